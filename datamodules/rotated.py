@@ -1,0 +1,93 @@
+"""Clusters that are rotations of one image dataset."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from flcluster.data import Source
+from flcluster.errors import UserError
+
+from .clustered import ClusteredDataModule
+from .images import Images, ImageSource
+from .loading import load, open_dataset
+
+
+class RotatedDataModule(ClusteredDataModule):
+    """K clusters by rotation: cluster ``i`` sees every image turned counter-clockwise by ``i * 360 / K`` degrees.
+
+    All clusters share one copy of the images; a batch is rotated when it is taken.
+
+    Args:
+        dataset: A torchvision-style dataset class: its class path, or its name in ``torchvision.datasets``.
+        num_classes: Number of classes.
+        input_shape: Channels, height and width of the stored images.
+        mean: Per-channel mean of the pixels scaled to [0, 1].
+        std: Per-channel standard deviation of the pixels scaled to [0, 1].
+        dataset_kwargs: Further arguments of the dataset class.
+        image_size: Resize the images to this height and width before rotating.
+    """
+
+    def __init__(
+        self,
+        dataset: str,
+        num_classes: int,
+        input_shape: tuple[int, int, int],
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        dataset_kwargs: dict[str, Any] | None = None,
+        image_size: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(num_classes=num_classes, input_shape=input_shape, **kwargs)
+        self.dataset, self.dataset_kwargs = dataset, dict(dataset_kwargs or {})
+        self.mean, self.std = tuple(mean), tuple(std)
+        self.image_size, self.stored_shape = image_size, self.input_shape
+        self._check_image_arguments()
+        if image_size is not None:
+            self.input_shape = (self.input_shape[0], image_size, image_size)
+        self._check_square()
+
+    @property
+    def angles(self) -> list[float]:
+        """Degrees that each cluster is turned by, counter-clockwise."""
+        return [i * 360 / self.num_clusters for i in range(self.num_clusters)]
+
+    def prepare_data(self) -> None:
+        """Download both splits if asked to."""
+        if self.download:
+            open_dataset(self.dataset, self.root, "train", self.dataset_kwargs, download=True)
+            open_dataset(self.dataset, self.root, "test", self.dataset_kwargs, download=True)
+
+    def images(self, split: Literal["train", "test"]) -> Images:
+        """Load one split as it is stored."""
+        return load(self.dataset, Path(self.root), split, self.dataset_kwargs, self.stored_shape)
+
+    def sources(self, split: Literal["train", "test"]) -> list[Source]:
+        """Load one split: one copy of the images, seen under every rotation."""
+        images = self.images(split)
+        if not 0 <= int(images.labels.min()) <= int(images.labels.max()) < self.num_classes:
+            top = int(images.labels.max())
+            raise UserError(
+                f"data.num_classes is {self.num_classes}, but the {split} labels of {self.name} go from "
+                f"{int(images.labels.min())} to {top}: use {top + 1}"
+            )
+        if self.image_size is not None:
+            images = images.resized(self.image_size)
+        return [ImageSource(images, self.mean, self.std, angle) for angle in self.angles]
+
+    def _check_image_arguments(self) -> None:
+        if len(self.input_shape) != 3 or min(self.input_shape) < 1:
+            raise UserError(f"data.input_shape is {self.input_shape}: give channels, height and width")
+        if self.image_size is not None and self.image_size < 1:
+            raise UserError(f"data.image_size is {self.image_size}: it must be at least 1")
+        if not len(self.mean) == len(self.std) == self.input_shape[0]:
+            raise UserError(f"data.mean and data.std need {self.input_shape[0]} values, one per channel")
+        if min(self.std) <= 0:
+            raise UserError(f"data.std is {self.std}: every value must be above 0")
+
+    def _check_square(self) -> None:
+        _, height, width = self.input_shape
+        if height != width and any(angle % 180 == 90 for angle in self.angles):
+            raise UserError(
+                f"data.input_shape is {self.input_shape}: with data.num_clusters={self.num_clusters} images are turned "
+                f"by 90 degrees and must be square; data.image_size={max(height, width)} makes them so"
+            )

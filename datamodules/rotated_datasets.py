@@ -1,0 +1,160 @@
+"""The rotated datasets of the papers, ready-made: constants of the dataset, defaults of CDFL and CCFL."""
+
+from typing import Any, Literal
+
+from .images import Images
+from .rotated import RotatedDataModule
+
+EMNIST_CLASSES = {"byclass": 62, "bymerge": 47, "balanced": 47, "letters": 26, "digits": 10, "mnist": 10}
+
+
+class RotatedDigits(RotatedDataModule):
+    """Rotated scikit-learn digits: 1x8x8, 10 classes, 1,197/600 images, no files needed.
+
+    Values 0 to 16 are divided by 16; mean 0.3052, std 0.3764.
+
+    Args:
+        samples: Fewest and most training samples of a client.
+        proxy_size: Images per cluster that the server holds, taken out of the test split.
+        test_size: Test samples of a client.
+    """
+
+    name = "Digits"
+
+    def __init__(
+        self, samples: tuple[int, int] = (40, 120), proxy_size: int = 200, test_size: int = 100, **kwargs: Any
+    ) -> None:
+        super().__init__(
+            dataset="flcluster.datamodules.digits.Digits",
+            num_classes=10,
+            input_shape=(1, 8, 8),
+            mean=(0.3052,),
+            std=(0.3764,),
+            samples=samples,
+            proxy_size=proxy_size,
+            test_size=test_size,
+            **kwargs,
+        )
+
+
+class RotatedMNIST(RotatedDataModule):
+    """Rotated MNIST: 1x28x28, 10 classes, 60,000/10,000 images; mean 0.1307, std 0.3081."""
+
+    name = "MNIST"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            dataset="torchvision.datasets.MNIST",
+            num_classes=10,
+            input_shape=(1, 28, 28),
+            mean=(0.1307,),
+            std=(0.3081,),
+            **kwargs,
+        )
+
+
+class RotatedFashionMNIST(RotatedDataModule):
+    """Rotated FashionMNIST: 1x28x28, 10 classes, 60,000/10,000 images; mean 0.2860, std 0.3530."""
+
+    name = "FashionMNIST"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            dataset="torchvision.datasets.FashionMNIST",
+            num_classes=10,
+            input_shape=(1, 28, 28),
+            mean=(0.2860,),
+            std=(0.3530,),
+            **kwargs,
+        )
+
+
+class RotatedEMNIST(RotatedDataModule):
+    """Rotated EMNIST: 1x28x28, upright (the files hold transposed images), labels from 0; mean 0.1736, std 0.3317.
+
+    Args:
+        split: Which EMNIST: byclass (62 classes), bymerge or balanced (47), letters (26), digits or mnist (10).
+    """
+
+    name = "EMNIST"
+
+    def __init__(
+        self,
+        split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] = "balanced",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            dataset="torchvision.datasets.EMNIST",
+            dataset_kwargs={"split": split},
+            num_classes=EMNIST_CLASSES[split],
+            input_shape=(1, 28, 28),
+            mean=(0.1736,),
+            std=(0.3317,),
+            **kwargs,
+        )
+
+    def images(self, split: Literal["train", "test"]) -> Images:
+        """Load one split, turn the images upright and start labels at 0."""
+        stored = super().images(split)
+        first = 1 if self.dataset_kwargs["split"] == "letters" else 0
+        return Images(stored.pixels.transpose(-2, -1).contiguous(), stored.labels - first)
+
+
+class RotatedCIFAR10(RotatedDataModule):
+    """Rotated CIFAR-10: 3x32x32, 10 classes, 50,000/10,000 images.
+
+    Mean (0.4914, 0.4822, 0.4465), std (0.2470, 0.2435, 0.2616).
+    """
+
+    name = "CIFAR-10"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            dataset="torchvision.datasets.CIFAR10",
+            num_classes=10,
+            input_shape=(3, 32, 32),
+            mean=(0.4914, 0.4822, 0.4465),
+            std=(0.2470, 0.2435, 0.2616),
+            **kwargs,
+        )
+
+
+class RotatedCIFAR100(RotatedDataModule):
+    """Rotated CIFAR-100: 3x32x32, 100 classes, 50,000/10,000 images.
+
+    Mean (0.5071, 0.4865, 0.4409), std (0.2673, 0.2564, 0.2762).
+    """
+
+    name = "CIFAR-100"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            dataset="torchvision.datasets.CIFAR100",
+            num_classes=100,
+            input_shape=(3, 32, 32),
+            mean=(0.5071, 0.4865, 0.4409),
+            std=(0.2673, 0.2564, 0.2762),
+            **kwargs,
+        )
+
+
+class RotatedMiniImagenet(RotatedDataModule):
+    """Rotated MiniImagenet-100: 3x84x84, 100 classes, 48,000/12,000 images; see :class:`.miniimagenet.MiniImagenet`.
+
+    ImageNet's mean (0.485, 0.456, 0.406) and std (0.229, 0.224, 0.225).
+
+    Args:
+        num_classes: Number of class folders.
+    """
+
+    name = "MiniImagenet"
+
+    def __init__(self, num_classes: int = 100, **kwargs: Any) -> None:
+        super().__init__(
+            dataset="flcluster.datamodules.miniimagenet.MiniImagenet",
+            num_classes=num_classes,
+            input_shape=(3, 84, 84),
+            mean=(0.485, 0.456, 0.406),
+            std=(0.229, 0.224, 0.225),
+            **kwargs,
+        )

@@ -1,0 +1,227 @@
+"""What a method is: hyper-parameters in a frozen object, a state that goes in and comes out anew.
+
+A method's state is a frozen dataclass of tensors and small values: exactly what a checkpoint holds. Rows per client
+live in the federation's tables.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from flcluster.clock import Arrivals, UniformArrivals
+from flcluster.errors import UserError
+from flcluster.federation import Federation, accuracy
+from flcluster.layout import all_finite
+from flcluster.seeds import rng
+from flcluster.worker import Job, Observe, Trained, Worker
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithm(ABC, Generic[S]):
+    """What every method has: a local budget, a way to begin, and models to show."""
+
+    local_epochs: int = 5
+    """Epochs of local training per cycle or round."""
+    batch_size: int = 128
+    """Batch size of local training."""
+
+    state_type: ClassVar[type]
+    extra_metrics: ClassVar[tuple[str, ...]] = ()
+    """Names of what the method logs beside the common metrics."""
+
+    def __post_init__(self) -> None:
+        at_least("local_epochs", self.local_epochs, 1)
+        at_least("batch_size", self.batch_size, 1)
+
+    @abstractmethod
+    def init(self, fed: Federation) -> S:
+        """Return the state before the first step."""
+
+    def clusters(self, state: S) -> Tensor | None:
+        """Return the cluster models ``[K, P]``, or None for a method that has none."""
+        return None
+
+    def pack(self, state: S) -> dict[str, Any]:
+        """Turn the state into what a checkpoint can hold."""
+        return {f.name: getattr(state, f.name) for f in fields(state)}  # type: ignore[arg-type]
+
+    def unpack(self, saved: dict[str, Any], device: torch.device) -> S:
+        """Bring a state back."""
+        values = {k: v.to(device) if isinstance(v, Tensor) and v.is_floating_point() else v for k, v in saved.items()}
+        state: S = self.state_type(**values)
+        return state
+
+
+@dataclass(eq=False)
+class Upload:
+    """A client's model on its way to the server."""
+
+    client: int
+    cycle: int
+    row: Tensor
+    start: Tensor
+    """The row its training began from."""
+    last_sync: int
+    """τ: the epoch of the client's last reply."""
+    size: int
+    carry: Tensor | None
+    """What the client kept from its last reply to send now."""
+    seen: dict[str, Any]
+    """What ``observe`` found."""
+    progress: float
+    """How far the run is, in [0, 1)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """What a client gets back, and what the exchange cost."""
+
+    row: Tensor
+    """The model the client uses from now on and trains from next."""
+    anchor: Tensor | None = None
+    """What its next training is pulled towards; ``row`` if not given."""
+    carry: Tensor | None = None
+    """A few numbers to send along with the next upload."""
+    estimate: Tensor | None = None
+    """The client's mixture as this exchange estimated it."""
+    deprecated: bool = False
+    fresh: bool = False
+    upload_models: int = 1
+    download_models: int = 1
+    client_forwards: int = 0
+    """Forward passes (samples) of the client besides training."""
+    server_forwards: int = 0
+    """Forward passes (samples) of the server."""
+    extra: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadAlgorithm(Algorithm[S]):
+    """A method in which clients decide when to upload, and get an answer at once."""
+
+    cycles: float = 25.0
+    """Upload-download cycles per client, on average."""
+    pretrain_epochs: int = 20
+    """Epochs of pre-training of each cluster model on its proxy set, from one common initialisation."""
+    arrivals: Arrivals = field(default_factory=UniformArrivals)
+    """Which client uploads when."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("pretrain_epochs", self.pretrain_epochs, 0)
+        if not self.cycles > 0:
+            raise UserError(f"algorithm.cycles must be positive, got {self.cycles}")
+
+    @property
+    def prox(self) -> float:
+        """Weight of the proximal term in local training."""
+        return 0.0
+
+    def pretrained(self, fed: Federation) -> Tensor:
+        """Pre-train every cluster model on its proxy set from one common initialisation, ``[K, P]``."""
+        start = fed.init_rows(1)[0]
+        if self.pretrain_epochs == 0:
+            return start.expand(fed.data.num_clusters, -1).clone()
+        jobs = [
+            Job(k, start, view, self.pretrain_epochs, self.batch_size, purpose="pretrain")
+            for k, view in enumerate(fed.proxies)
+        ]
+        rows = [trained.row for trained in fed.train(jobs)]
+        if not all(all_finite(row) for row in rows):
+            raise UserError("pre-training gave a model with NaN or infinite weights: lower --model.lr")
+        return torch.stack(rows)
+
+    @abstractmethod
+    def join(self, state: S, client: int, fed: Federation) -> Reply:
+        """Return what a client starts from; may depend on what ``init`` made, never on later uploads."""
+
+    def observe(self, worker: Worker, row: Tensor, fed: Federation) -> dict[str, Any]:
+        """Compute what depends on the uploaded row alone; runs in parallel, where the row was trained."""
+        return {}
+
+    @abstractmethod
+    def upload(self, state: S, up: Upload, fed: Federation) -> tuple[S, Reply]:
+        """Take one upload in and give one reply out."""
+
+
+@dataclass(eq=False)
+class Round:
+    """What one round did: who trained, and which model each participant now uses."""
+
+    trained: list[Trained]
+    model_of: list[int]
+    models: Tensor
+    download_models: int = 1
+    client_forwards: list[int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundAlgorithm(Algorithm[S]):
+    """A method that proceeds in rounds: select, assign, train, aggregate."""
+
+    rounds: int = 100
+    """Number of rounds."""
+    participation: float = 1.0
+    """Share of clients that take part in a round."""
+    lr_decay: float = 1.0
+    """Factor on the learning rate from one round to the next."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("rounds", self.rounds, 1)
+        if not 0 < self.participation <= 1:
+            raise UserError(f"algorithm.participation must be in (0, 1], got {self.participation}")
+
+    def select(self, t: int, fed: Federation) -> list[int]:
+        """Draw this round's clients uniformly without replacement, in ascending order."""
+        n = fed.data.num_clients
+        count = max(1, round(self.participation * n))
+        return sorted(rng(fed.seed, "select", t).choice(n, size=count, replace=False).tolist())
+
+    def job(self, client: int, start: Tensor, t: int, fed: Federation) -> Job:
+        """Plan a client's local training in round ``t``."""
+        view = fed.data.shard(client, t).train
+        decay = self.lr_decay**t
+        return Job(client, start, view, self.local_epochs, self.batch_size, cycle=t, lr_factor=decay)
+
+    def before(self, fed: Federation, t: int) -> Observe:
+        """Measure each participant's own model on its test set, where it was trained."""
+
+        def observe(worker: Worker, job: Job, trained: Trained) -> dict[str, Any]:
+            return {"accuracy": accuracy(worker.per_sample(trained.row, fed.data.shard(job.client, t).test))}
+
+        return observe
+
+    @abstractmethod
+    def step(self, state: S, t: int, fed: Federation) -> tuple[S, Round]:
+        """Run round ``t`` (from 0)."""
+
+
+def weighted_sums(
+    trained: Iterable[Trained], labels: list[int], weights: list[float], old: Tensor
+) -> tuple[Tensor, list[Trained]]:
+    """Average trained rows per label as they come in, in client order; a label nobody trained keeps its old row.
+
+    Rows that are not finite are left out. Returns the models and the results without their rows.
+    """
+    totals, mass, light = torch.zeros_like(old), [0.0] * len(old), []
+    for result, label, weight in zip(trained, labels, weights, strict=True):
+        if all_finite(result.row):
+            totals[label].add_(result.row, alpha=weight)
+            mass[label] += weight
+        light.append(Trained(**{**vars(result), "row": None}))
+    for label, total in enumerate(mass):
+        totals[label] = totals[label] / total if total else old[label]
+    return totals, light
+
+
+def at_least(name: str, value: float, least: float) -> None:
+    """Refuse a hyper-parameter below its smallest value."""
+    if value < least:
+        raise UserError(f"algorithm.{name} must be at least {least}, got {value}")

@@ -1,0 +1,35 @@
+"""Checkpoints: plain dicts of tensors and primitives, written to a temporary name and renamed."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from flcluster.errors import UserError
+
+VERSION = 1
+
+
+def save_checkpoint(path: Path, content: dict[str, Any]) -> None:
+    """Write a checkpoint so that a crash at any moment leaves either the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.tmp")
+    with open(temporary, "wb") as file:
+        torch.save({"version": VERSION, **content}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a checkpoint; nothing in it can run code."""
+    if not path.exists():
+        raise UserError(f"no checkpoint at {path}: give a run directory that has one, or start a new run")
+    try:
+        content: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
+    except Exception as error:
+        raise UserError(f"{path} is not a readable checkpoint ({type(error).__name__}); it may be cut short") from error
+    if not isinstance(content, dict) or content.get("version") != VERSION:
+        raise UserError(f"{path} is not a flcluster checkpoint of version {VERSION}")
+    return content

@@ -1,0 +1,125 @@
+"""The command ``flcluster``: fit, compare, report, data, export, tables."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from flcluster import __version__
+from flcluster.errors import UserError
+
+
+def fit_command(argv: list[str]) -> int:
+    """Run one method: --config A.yaml [--config B.yaml …] [--key value …]."""
+    from flcluster.config import plan_fit
+    from flcluster.fit import build, fit
+    from flcluster.report import Run, summary_table
+
+    exp = build(plan_fit(argv))
+    summary = fit(exp)
+    if summary["updates"] and is_main():
+        Console().print(summary_table([Run.load(exp.run_dir)]))
+    return 0 if summary["status"] == "finished" or "engine." in summary["status"] else 0
+
+
+def compare_command(argv: list[str]) -> int:
+    """Run several methods on the same data and arrivals, then report: --methods A B … and what fit takes."""
+    from flcluster.compare import compare
+
+    return compare(argv)
+
+
+def report_command(argv: list[str]) -> int:
+    """Print runs beside the papers' numbers and draw the papers' figures: RUN [RUN …] [--output DIR]."""
+    from jsonargparse import ArgumentParser
+
+    from flcluster.report import load_runs, summary_table, write_report
+
+    parser = ArgumentParser(prog="flcluster report", description=report_command.__doc__)
+    parser.add_argument("runs", nargs="+", type=str, help="Run directories, or folders of them.")
+    parser.add_argument("--output", type=str | None, default=None, help="Where report.md, report.csv and pictures go.")
+    given = parser.parse_args(argv)
+    runs = load_runs([Path(p) for p in given.runs])
+    Console().print(summary_table(runs))
+    if given.output:
+        write_report(runs, Path(given.output))
+        print(f"wrote {given.output}/report.md")
+    return 0
+
+
+def data_command(argv: list[str]) -> int:
+    """Draw who holds what: takes what fit takes, and --output FILE.png (default clients.png)."""
+    from flcluster.config import fit_parser, with_dashes
+    from flcluster.datamodules.picture import draw_clients
+
+    parser = fit_parser("flcluster data")
+    parser.add_argument("--output", type=str, default="clients.png", help="PNG to write.")
+    settings = parser.parse_args(with_dashes(argv))
+    data = parser.instantiate(settings).data
+    data.prepare_data()
+    data.setup("fit")
+    draw_clients(data, Path(settings.output))
+    print(f"wrote {settings.output}")
+    return 0
+
+
+def export_command(argv: list[str]) -> int:
+    """Write one model of a run as a plain Lightning checkpoint: RUN --cluster K | --client M [--output FILE]."""
+    from flcluster.export import export
+
+    return export(argv)
+
+
+def tables_command(argv: list[str]) -> int:
+    """Print the papers' result tables: [NAME …]; without a name, list them."""
+    from flcluster.tables import list_tables, paper_table
+
+    for name in argv or []:
+        Console().print(paper_table(name))
+    if not argv:
+        print("\n".join(list_tables()))
+    return 0
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "fit": fit_command,
+    "compare": compare_command,
+    "report": report_command,
+    "data": data_command,
+    "export": export_command,
+    "tables": tables_command,
+}
+
+
+def usage() -> str:
+    """Return what ``flcluster --help`` prints."""
+    lines = [f"  {name:<9}{(command.__doc__ or '').strip()}" for name, command in COMMANDS.items()]
+    return "usage: flcluster COMMAND …\n\n" + "\n".join(lines) + "\n\nflcluster COMMAND --help tells more."
+
+
+def is_main() -> bool:
+    """Say whether this process may print."""
+    from flcluster.config import is_main_process
+
+    return is_main_process()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; mistakes of the user become one message and exit code 2."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if not args or args[0] in ("-h", "--help"):
+        print(usage())
+        return 0
+    if args[0] == "--version":
+        print(f"flcluster {__version__}")
+        return 0
+    if args[0] not in COMMANDS:
+        print(f"flcluster: unknown command {args[0]!r}\n\n{usage()}", file=sys.stderr)
+        return 2
+    try:
+        return COMMANDS[args[0]](args[1:])
+    except UserError as error:
+        if is_main():
+            print(f"flcluster {args[0]}: {error}", file=sys.stderr)
+        return 2

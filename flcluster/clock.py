@@ -1,0 +1,133 @@
+"""Virtual time: which client uploads when. A schedule is drawn whole, so a run is a walk along it."""
+
+import heapq
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flcluster.seeds import rng
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """The run's uploads in virtual-time order."""
+
+    clients: NDArray[np.int64]
+    times: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+    def cycles(self) -> NDArray[np.int64]:
+        """Return, for each upload, how many uploads its client made before."""
+        seen: dict[int, int] = {}
+        out = np.empty(len(self), dtype=np.int64)
+        for i, client in enumerate(self.clients.tolist()):
+            out[i] = seen.get(client, 0)
+            seen[client] = int(out[i]) + 1
+        return out
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What a device must do for one cycle; only arrivals by device speed look at it."""
+
+    samples: Callable[[int, int], int]
+    """Training samples of (client, cycle)."""
+    epochs: int
+    model_bytes: int
+
+
+class Arrivals(ABC):
+    """How clients decide when to upload."""
+
+    @abstractmethod
+    def schedule(self, clients: int, total: int, seed: int, work: Workload) -> Schedule:
+        """Draw the first ``total`` uploads; a longer schedule begins like a shorter one."""
+
+
+def _ticks(total: int) -> NDArray[np.float64]:
+    return np.arange(1, total + 1, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class UniformArrivals(Arrivals):
+    """At each epoch a client chosen uniformly at random uploads (memoryless; the default)."""
+
+    def schedule(self, clients: int, total: int, seed: int, work: Workload) -> Schedule:
+        """Draw independent uniform clients."""
+        return Schedule(rng(seed, "arrivals").integers(clients, size=total), _ticks(total))
+
+
+@dataclass(frozen=True)
+class PoissonArrivals(Arrivals):
+    """Each client uploads by its own Poisson process; rates are log-normal around one upload per unit of time."""
+
+    spread: float = 0.5
+    """Standard deviation of the log-rates; 0 gives every client the same rate."""
+
+    def schedule(self, clients: int, total: int, seed: int, work: Workload) -> Schedule:
+        """Draw the superposition: exponential gaps, clients in proportion to their rates."""
+        rates = np.exp(rng(seed, "rates").normal(0.0, self.spread, clients))
+        times = np.cumsum(rng(seed, "gaps").exponential(1.0 / rates.sum(), total))
+        return Schedule(rng(seed, "arrivals").choice(clients, size=total, p=rates / rates.sum()), times)
+
+
+@dataclass(frozen=True)
+class PermutationArrivals(Arrivals):
+    """Every session each client uploads once, in a new random order."""
+
+    def schedule(self, clients: int, total: int, seed: int, work: Workload) -> Schedule:
+        """Draw one permutation a session."""
+        draw = rng(seed, "arrivals")
+        sessions = [draw.permutation(clients) for _ in range(-(-total // clients))]
+        return Schedule(np.concatenate(sessions)[:total].astype(np.int64), _ticks(total))
+
+
+@dataclass(frozen=True)
+class RoundRobinArrivals(Arrivals):
+    """Clients upload in a fixed order, again and again."""
+
+    def schedule(self, clients: int, total: int, seed: int, work: Workload) -> Schedule:
+        """Repeat 0, 1, …, clients − 1."""
+        return Schedule(np.arange(total, dtype=np.int64) % clients, _ticks(total))
+
+
+@dataclass(frozen=True)
+class DeviceArrivals(Arrivals):
+    """A client uploads when its device is done: compute and transfer times from log-normal device profiles.
+
+    One cycle takes 3·samples·epochs·(ms per sample)/1000 s of training (a backward pass costs two forward passes),
+    two model transfers, and an exponential idle time.
+    """
+
+    ms_per_sample: float = 5.0
+    """Median inference time per sample, in milliseconds."""
+    mbps: float = 6.1
+    """Median bandwidth in megabit per second."""
+    spread: float = 0.6
+    """Standard deviation of the logarithm of both."""
+    idle: float = 60.0
+    """Mean seconds a device waits between cycles."""
+
+    def schedule(self, clients: int, total: int, seed: int, work: Workload) -> Schedule:
+        """Simulate the devices with an event queue."""
+        draw = rng(seed, "arrivals")
+        latency = self.ms_per_sample / 1000 * np.exp(draw.normal(0.0, self.spread, clients))
+        transfer = 2 * work.model_bytes * 8 / (self.mbps * 1e6 * np.exp(draw.normal(0.0, self.spread, clients)))
+
+        def busy(client: int, cycle: int) -> float:
+            train = 3 * work.samples(client, cycle) * work.epochs * latency[client]
+            return float(train + transfer[client] + rng(seed, "idle", client, cycle).exponential(self.idle))
+
+        queue = [(busy(m, 0), m, 0) for m in range(clients)]
+        heapq.heapify(queue)
+        who, when = np.empty(total, dtype=np.int64), np.empty(total)
+        for i in range(total):
+            when[i], client, cycle = heapq.heappop(queue)
+            who[i] = client
+            heapq.heappush(queue, (when[i] + busy(client, cycle + 1), client, cycle + 1))
+        return Schedule(who, when)

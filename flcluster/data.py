@@ -1,0 +1,156 @@
+"""What the engine asks of data: clients that hold views into clusters, proxies and cluster test sets."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from lightning import LightningDataModule
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+
+class Source(Protocol):
+    """Labelled samples of one cluster and split, taken by index as model-ready tensors."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Return inputs (float32, normalised, batch first) and int64 labels at ``index``."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Chosen samples of one or more sources. Nothing is read until it is asked for."""
+
+    parts: tuple[tuple[Source, Tensor], ...]
+
+    def __len__(self) -> int:
+        return sum(len(index) for _, index in self.parts)
+
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """All samples at once."""
+        taken = [source.take(index) for source, index in self.parts if len(index)]
+        if len(taken) == 1:
+            return taken[0]
+        return torch.cat([x for x, _ in taken]), torch.cat([y for _, y in taken])
+
+    def split(self, size: int) -> Iterator["View"]:
+        """Consecutive views of at most ``size`` samples; a part boundary also ends a view."""
+        for source, index in self.parts:
+            for piece in index.split(size):
+                if len(piece):
+                    yield View(((source, piece),))
+
+    def dataset(self) -> "ViewDataset":
+        """This view as a map-style dataset for any DataLoader."""
+        return ViewDataset(self)
+
+
+class ViewDataset(Dataset[tuple[Tensor, Tensor]]):
+    """Map-style access to a view; a batch is taken in one call per source."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.part = torch.cat([torch.full((len(index),), p) for p, (_, index) in enumerate(view.parts)])
+        self.row = torch.cat([index for _, index in view.parts])
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
+        return self.__getitems__([i])[0]
+
+    def __getitems__(self, indices: list[int]) -> list[tuple[Tensor, Tensor]]:
+        """Fetch a batch (called by DataLoader)."""
+        wanted = torch.as_tensor(indices)
+        out: list[tuple[Tensor, Tensor]] = [None] * len(indices)  # type: ignore[list-item]
+        for p, (source, _) in enumerate(self.view.parts):
+            where = (self.part[wanted] == p).nonzero().flatten()
+            if len(where):
+                x, y = source.take(self.row[wanted[where]])
+                for j, position in enumerate(where.tolist()):
+                    out[position] = (x[j], y[j])
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """What one client holds in one cycle."""
+
+    train: View
+    test: View
+    mixture: Tensor
+    """True share of each cluster among the training samples, ``[num_clusters]``."""
+
+
+class FederatedDataModule(LightningDataModule, ABC):
+    """Base of every flcluster datamodule: a Lightning datamodule that also knows clients and clusters.
+
+    ``num_classes``, ``input_shape``, ``num_clusters`` and ``num_clients`` are known before any file is read,
+    so that models and methods can be linked to them. Every draw depends on ``(seed, client, cycle)`` only.
+    """
+
+    num_classes: int
+    input_shape: tuple[int, ...]
+    num_clusters: int
+    num_clients: int
+    seed: int = 0
+    batch_size: int = 128
+    name: str = "data"
+    """How the dataset is called in tables; the papers' names where a paper uses it."""
+
+    @abstractmethod
+    def size(self, client: int, cycle: int = 0) -> int:
+        """Return the number of training samples of a client, without drawing them."""
+
+    @abstractmethod
+    def shard(self, client: int, cycle: int = 0) -> Shard:
+        """Draw what a client holds in a cycle."""
+
+    @abstractmethod
+    def proxy(self, cluster: int) -> View:
+        """Return the server's proxy set of a cluster (disjoint from every evaluation set)."""
+
+    @abstractmethod
+    def cluster_train(self, cluster: int) -> View:
+        """Return a cluster's whole training split."""
+
+    @abstractmethod
+    def cluster_test(self, cluster: int) -> View:
+        """Return a cluster's evaluation split."""
+
+    # What other Lightning projects see -------------------------------------------------------------------------
+
+    def loader(self, view: View, shuffle: bool = False) -> DataLoader[tuple[Tensor, Tensor]]:
+        """Wrap any view in a DataLoader."""
+        return DataLoader(view.dataset(), batch_size=self.batch_size, shuffle=shuffle)
+
+    def pool(self, split: str = "train") -> View:
+        """Return all clusters' samples as one view."""
+        pick = self.cluster_train if split == "train" else self.cluster_test
+        return View(tuple(part for k in range(self.num_clusters) for part in pick(k).parts))
+
+    def client_dataloader(self, client: int, cycle: int = 0, split: str = "train") -> DataLoader[tuple[Tensor, Tensor]]:
+        """Return one client's train or test samples as a DataLoader."""
+        shard = self.shard(client, cycle)
+        return self.loader(shard.train if split == "train" else shard.test, shuffle=split == "train")
+
+    def cluster_dataloader(self, cluster: int, split: str = "train") -> DataLoader[tuple[Tensor, Tensor]]:
+        """Return one cluster's train or test samples as a DataLoader."""
+        view = self.cluster_train(cluster) if split == "train" else self.cluster_test(cluster)
+        return self.loader(view, shuffle=split == "train")
+
+    def train_dataloader(self) -> DataLoader[tuple[Tensor, Tensor]]:
+        """Return the whole training pool."""
+        return self.loader(self.pool("train"), shuffle=True)
+
+    def val_dataloader(self) -> DataLoader[tuple[Tensor, Tensor]]:
+        """Return the whole evaluation pool."""
+        return self.loader(self.pool("test"))
+
+    def test_dataloader(self) -> DataLoader[tuple[Tensor, Tensor]]:
+        """Return the whole evaluation pool."""
+        return self.loader(self.pool("test"))

@@ -1,0 +1,131 @@
+"""What a method may ask for: train these jobs, score these models. All rank and device logic is behind it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from itertools import accumulate
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor, nn
+
+from flcluster.bank import Bank, Table
+from flcluster.data import FederatedDataModule, View
+from flcluster.layout import Layout
+from flcluster.ranks import Ranks
+from flcluster.seeds import torch_seed
+from flcluster.worker import Job, Observe, Trained, Worker
+
+BankMaker = Callable[[int], Bank]
+
+
+class Federation:
+    """Clients, their data and the server's means of computing, seen as if there were one process.
+
+    Every rank calls the same methods in the same order and gets the same answers; inside, jobs and evaluation batches
+    are shared out. A client's model is never wrapped for data-parallel training: ranks hold different clients.
+    """
+
+    def __init__(self, fabric: Fabric, module: nn.Module, data: FederatedDataModule, bank: BankMaker, seed: int) -> None:
+        self.fabric, self.data, self.seed = fabric, data, seed
+        self.ranks = Ranks(fabric)
+        self.worker = Worker(fabric, module, seed)
+        self.bank = bank(self.layout.size)
+        self.proxies: list[View] = [data.proxy(k) for k in range(data.num_clusters)]
+        for view in self.proxies:
+            self.worker.pin(view)
+
+    @property
+    def layout(self) -> Layout:
+        """How a model lies in a row."""
+        return self.worker.layout
+
+    @property
+    def device(self) -> torch.device:
+        """Where rows of the server's state live."""
+        return self.layout.row.device
+
+    def table(self, name: str) -> Table:
+        """Return one row per client, kept by the bank."""
+        return self.bank.table(name, self.data.num_clients)
+
+    def init_rows(self, count: int) -> Tensor:
+        """Return ``count`` independent random initialisations, ``[count, P]``."""
+        rows = []
+        for i in range(count):
+            with torch_seed(self.seed, "init", i):
+                rows.append(Layout(built_anew(self.worker.module).to(self.device)).row)
+        return torch.stack(rows)
+
+    def train(self, jobs: Sequence[Job], observe: Observe | None = None) -> Iterator[Trained]:
+        """Train jobs over all ranks and yield the results in the order of ``jobs``, a few at a time.
+
+        ``observe`` runs where the row was trained and keeps what depends on the row alone in ``Trained.seen``.
+        """
+        at_once = 4 * self.ranks.size if self.ranks.size > 1 else 1
+        for first in range(0, len(jobs), at_once):
+            yield from self._train_some(jobs[first : first + at_once], observe)
+
+    def _train_some(self, jobs: Sequence[Job], observe: Observe | None) -> list[Trained]:
+        owners = self.ranks.balance([len(job.view) * job.epochs for job in jobs])
+        mine: dict[int, Trained] = {}
+        for i, job in enumerate(jobs):
+            if owners[i] == self.ranks.rank:
+                mine[i] = self.worker.train(job)
+                if observe is not None:
+                    mine[i].seen = observe(self.worker, job, mine[i])
+        rows = self.ranks.send_rows({i: t.row for i, t in mine.items()}, owners, self.layout.row)
+        light = {i: Trained(**{**vars(t), "row": None}) for i, t in mine.items()}
+        results = self.ranks.collect(light, len(jobs))
+        for trained, row in zip(results, rows, strict=True):
+            trained.row = row
+        return results
+
+    def per_sample(self, rows: Tensor, view: View) -> Tensor:
+        """Score R models on one view: ``[R, 2, n]``, per-sample losses and hits."""
+        parts = self.worker.parts(view)
+        ends = list(accumulate(len(part) for part in parts))
+        units = [(r, p) for r in range(len(rows)) for p in range(len(parts))]
+        out = torch.zeros(len(rows), 2, len(view), device=self.device)
+        loaded = -1
+        for i, (r, p) in enumerate(units):
+            if i * self.ranks.size // len(units) != self.ranks.rank:
+                continue
+            if r != loaded:
+                self.layout.load(rows[r])
+                loaded = r
+            out[r, :, ends[p] - len(parts[p]) : ends[p]] = self.worker.score(parts[p])
+        return self.ranks.sum(out)
+
+    def loss(self, row: Tensor, view: View) -> float:
+        """Return a model's mean loss on a view."""
+        return mean_loss(self.per_sample(row[None], view)[0])
+
+    def accuracy(self, row: Tensor, view: View) -> float:
+        """Return a model's accuracy on a view."""
+        return accuracy(self.per_sample(row[None], view)[0])
+
+    def cluster_accuracies(self, clusters: Tensor) -> list[float]:
+        """Return each cluster model's accuracy on its own cluster's evaluation split."""
+        return [self.accuracy(row, self.data.cluster_test(k)) for k, row in enumerate(clusters)]
+
+
+def mean_loss(scores: Tensor) -> float:
+    """Mean loss of ``[2, n]`` per-sample scores."""
+    return float(scores[0].double().mean())
+
+
+def accuracy(scores: Tensor) -> float:
+    """Share of right predictions in ``[2, n]`` per-sample scores."""
+    return float(scores[1].double().mean())
+
+
+def built_anew(module: nn.Module) -> nn.Module:
+    """Construct the same module again with fresh random weights: from its saved hyper-parameters if it has them."""
+    hparams = getattr(module, "hparams", None)
+    if hparams:
+        return type(module)(**hparams)
+    copy = deepcopy(module)
+    for part in copy.modules():
+        if hasattr(part, "reset_parameters"):
+            part.reset_parameters()
+    return copy

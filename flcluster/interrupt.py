@@ -1,0 +1,56 @@
+"""Being told to stop: signals become a reason the run looks at between steps; orphaned ranks end themselves."""
+
+import os
+import signal
+import threading
+import time
+from types import FrameType, TracebackType
+from typing import Any
+
+from lightning.fabric import Fabric
+
+SIGNALS = {
+    signal.SIGINT: "interrupted (Ctrl-C)",
+    signal.SIGTERM: "SIGTERM",
+    signal.SIGUSR1: "SIGUSR1 (the end of the job is near)",
+}
+
+
+class Interrupt:
+    """While active, the first signal sets ``reason``; a second Ctrl-C interrupts at once."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self.code = 0
+        self._old: dict[int, Any] = {}
+
+    def __enter__(self) -> "Interrupt":
+        if threading.current_thread() is threading.main_thread():
+            self._old = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT and self.reason is not None:
+            raise KeyboardInterrupt
+        self.reason = SIGNALS[signal.Signals(number)]
+
+
+def end_with_parent(fabric: Fabric) -> None:
+    """Let a rank that Fabric started end when rank 0 is gone (a killed parent cannot tell its children)."""
+    environment = getattr(fabric.strategy, "cluster_environment", None)
+    if fabric.local_rank == 0 or environment is None or environment.creates_processes_externally:
+        return
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

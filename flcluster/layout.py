@@ -1,0 +1,119 @@
+"""A model as a row: parameters first, float buffers after, in one flat tensor."""
+
+import inspect
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor of the module and where it lies in the row."""
+
+    name: str
+    shape: torch.Size
+    start: int
+    stop: int
+
+    def view(self, row: Tensor) -> Tensor:
+        """View this tensor inside a row; 4-D weights lie there in channels_last order, which convolutions prefer."""
+        flat = row[self.start : self.stop]
+        if len(self.shape) != 4:
+            return flat.view(self.shape)
+        o, i, h, w = self.shape
+        return flat.view(o, h, w, i).permute(0, 3, 1, 2)
+
+
+class Layout:
+    """Maps a module to a row and back, and binds the module's tensors to one such row.
+
+    Integer buffers (``num_batches_tracked``) are left out. ``row[:num_parameters]`` are the parameters, which is what
+    distances and proximal terms look at; averaging takes the whole row, so BatchNorm statistics are averaged too.
+    After binding, loading a model is one copy into ``row`` and an optimiser works on the single tensor ``parameter``.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        parameters = dict(module.named_parameters())
+        buffers = {name: b for name, b in module.named_buffers() if b.is_floating_point()}
+        self.entries: list[Entry] = []
+        at = 0
+        for name, tensor in (*parameters.items(), *buffers.items()):
+            self.entries.append(Entry(name, tensor.shape, at, at + tensor.numel()))
+            at += tensor.numel()
+        self.size = at
+        self.num_parameters = sum(p.numel() for p in parameters.values())
+        self.has_batch_norm = any(isinstance(m, _BatchNorm) for m in module.modules())
+        self.module = module
+        self.row = torch.zeros(self.size, device=next(iter(parameters.values())).device)
+        self.grad = torch.zeros_like(self.row[: self.num_parameters])
+        self._bind(parameters, buffers)
+        self.parameter = nn.Parameter(self.row[: self.num_parameters])
+        self.parameter.grad = self.grad
+
+    def _bind(self, parameters: dict[str, nn.Parameter], buffers: dict[str, Tensor]) -> None:
+        for entry in self.entries:
+            place = entry.view(self.row)
+            if entry.name in parameters:
+                parameter = parameters[entry.name]
+                place.copy_(parameter.data)
+                parameter.data = place
+                if parameter.requires_grad:
+                    parameter.grad = entry.view(self.grad)
+            else:
+                place.copy_(buffers[entry.name])
+                owner, _, name = entry.name.rpartition(".")
+                self.module.get_submodule(owner)._buffers[name] = place
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one model on the wire."""
+        return self.size * self.row.element_size()
+
+    def load(self, row: Tensor) -> None:
+        """Make the bound module be this row."""
+        self.row.copy_(row)
+
+    def snapshot(self) -> Tensor:
+        """Return a copy of the bound module's row."""
+        return self.row.clone()
+
+    def state_dict(self, row: Tensor) -> dict[str, Tensor]:
+        """Turn a row into an ordinary state dict (integer buffers as the module has them)."""
+        state = {name: value.detach().clone() for name, value in self.module.state_dict().items()}
+        for entry in self.entries:
+            if entry.name in state:
+                state[entry.name] = entry.view(row).detach().clone(memory_format=torch.contiguous_format)
+        return state
+
+    def flat_optimizer(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        """Rebuild an element-wise optimiser on the one flat parameter: the same steps in a few kernels.
+
+        Optimisers that look at single tensors, have several groups or leave parameters out are returned as they are.
+        """
+        covers = sum(p.numel() for group in optimizer.param_groups for p in group["params"])
+        if type(optimizer) not in _ELEMENTWISE or len(optimizer.param_groups) > 1 or covers != self.num_parameters:
+            return optimizer
+        accepted = inspect.signature(type(optimizer)).parameters
+        kwargs = {k: v for k, v in optimizer.defaults.items() if k in accepted}
+        return type(optimizer)([self.parameter], **kwargs)
+
+
+_ELEMENTWISE = (
+    torch.optim.SGD,
+    torch.optim.Adam,
+    torch.optim.AdamW,
+    torch.optim.Adagrad,
+    torch.optim.RMSprop,
+    torch.optim.Adadelta,
+    torch.optim.Adamax,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+)
+
+
+def all_finite(row: Tensor) -> bool:
+    """Say whether a row has no NaN and no infinity (one pass, no temporary of the row's size)."""
+    return math.isfinite(float(row.sum())) or bool(torch.isfinite(row).all())

@@ -1,0 +1,65 @@
+"""Shows how a run is going: a bar on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+LINE_SECONDS = 10.0
+
+
+class RunProgress:
+    """A progress display that also takes notes ("pre-training …", "refused …")."""
+
+    def __init__(self, title: str, total: int, done: int, enabled: bool) -> None:
+        self.console = Console(stderr=True, soft_wrap=True)
+        self.title, self.total, self.done, self.first = title, total, done, done
+        self.enabled = enabled
+        self.bar = self._bar() if enabled and sys.stderr.isatty() else None
+        self.began = self.spoke = time.monotonic()
+
+    def _bar(self) -> Progress:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[speed]} {task.fields[state]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        return Progress(*columns, console=self.console)
+
+    def __enter__(self) -> "RunProgress":
+        if self.bar is not None:
+            self.bar.start()
+            self.task = self.bar.add_task(self.title, total=self.total, completed=self.done, speed="", state="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def note(self, text: str) -> None:
+        """Say something once."""
+        if self.enabled:
+            self.console.print(f"{self.title}: {text}", highlight=False, markup=False)
+
+    def update(self, done: int, state: dict[str, float], unit: str) -> None:
+        """Move on."""
+        if not self.enabled:
+            return
+        self.done = done
+        now = time.monotonic()
+        rate = (done - self.first) / max(now - self.began, 1e-9)
+        names = {"client_acc_before": "before", "client_acc_after": "after", "cluster_acc": "cluster"}
+        shown = " ".join(f"{short} {state[name]:.3f}" for name, short in names.items() if name in state)
+        if self.bar is not None:
+            self.bar.update(self.task, completed=done, speed=f"{rate:.2f} {unit}/s", state=shown)
+        elif now - self.spoke >= LINE_SECONDS or done == self.total:
+            self.spoke = now
+            left = (self.total - done) / max(rate, 1e-9)
+            self.note(f"{done}/{self.total} {rate:.2f} {unit}/s {shown} left {left:.0f} s")

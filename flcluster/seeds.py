@@ -1,0 +1,26 @@
+"""Every random draw of a run comes from here: a seed, a purpose and ids, never global state."""
+
+import contextlib
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+
+def sequence(seed: int, purpose: str, *ids: int) -> np.random.SeedSequence:
+    """Return the seed sequence of one purpose, e.g. ``sequence(seed, "train", client, cycle)``."""
+    return np.random.SeedSequence([seed, zlib.crc32(purpose.encode()), *ids])
+
+
+def rng(seed: int, purpose: str, *ids: int) -> np.random.Generator:
+    """Return a NumPy generator for one purpose."""
+    return np.random.Generator(np.random.Philox(sequence(seed, purpose, *ids)))
+
+
+@contextlib.contextmanager
+def torch_seed(seed: int, purpose: str, *ids: int) -> Iterator[None]:
+    """Seed torch's global generators inside the block (initialisation, dropout), and restore them after."""
+    with torch.random.fork_rng():
+        torch.manual_seed(int(sequence(seed, purpose, *ids).generate_state(1)[0]))
+        yield

@@ -1,0 +1,171 @@
+"""What one process does with one model: the only local training loop, and evaluation."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+
+import torch
+import torch.nn.functional as F
+from lightning.fabric import Fabric
+from torch import Tensor, nn
+
+from flcluster.data import View
+from flcluster.layout import Layout
+from flcluster.seeds import rng, torch_seed
+
+EVAL_BATCH = 250
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One piece of local training: where to start, on what, how long, pulled towards what."""
+
+    client: int
+    start: Tensor
+    view: View
+    epochs: int
+    batch_size: int
+    purpose: str = "train"
+    cycle: int = 0
+    prox: float = 0.0
+    """Weight ρ of (ρ/2)·‖v − anchor‖² over the parameters, part of the objective (so that Adam preconditions it)."""
+    anchor: Tensor | None = None
+    """What the proximal term pulls towards; the start if not given."""
+    lr_factor: float = 1.0
+
+
+@dataclass(eq=False)
+class Trained:
+    """What comes back from a job."""
+
+    client: int
+    row: Tensor
+    size: int
+    steps: int
+    loss: float
+    """Mean training loss (without the proximal term) over all steps."""
+    seconds: float
+    seen: dict[str, Any] = field(default_factory=dict)
+    """What was observed of the trained row alone, where it was trained."""
+
+
+Observe = Callable[["Worker", Job, Trained], dict[str, Any]]
+
+
+class LocalModel(Protocol):
+    """What the engine calls on a module: a forward that gives logits and, if the module has one, its own loss."""
+
+    def __call__(self, x: Tensor) -> Tensor: ...
+
+    def loss(self, logits: Tensor, y: Tensor, reduction: str = "mean") -> Tensor: ...
+
+    def configure_optimizers(self) -> torch.optim.Optimizer: ...
+
+
+class Worker:
+    """One model bound to one row, an optimiser on it, and loops over batches. Knows nothing of other processes."""
+
+    def __init__(self, fabric: Fabric, module: nn.Module, seed: int) -> None:
+        self.fabric, self.seed = fabric, seed
+        self.module = module.to(fabric.device)
+        self.layout = Layout(self.module)
+        self.model = cast(LocalModel, self.module)
+        self.loss = getattr(module, "loss", F.cross_entropy)
+        optimizer = self.layout.flat_optimizer(_single_optimizer(self.model))
+        self.rates = [group["lr"] for group in optimizer.param_groups]
+        self.scaled = getattr(fabric.strategy.precision, "scaler", None) is not None
+        self.bare_optimizer = optimizer
+        self.optimizer = fabric.setup_optimizers(optimizer) if self.scaled else optimizer
+        self.cut: dict[View, list[View]] = {}
+        self.pinned: dict[View, tuple[Tensor, Tensor]] = {}
+
+    # training ---------------------------------------------------------------------------------------------------
+
+    def train(self, job: Job) -> Trained:
+        """Run one job and return the trained row."""
+        began = time.perf_counter()
+        x, y = self.to_device(*job.view.tensors())
+        self.layout.load(job.start)
+        self._reset(job.lr_factor)
+        anchor = job.start if job.anchor is None else job.anchor
+        pull = anchor[: self.layout.num_parameters].to(self.layout.row.device) if job.prox else None
+        order = rng(self.seed, job.purpose, job.client, job.cycle)
+        total, steps = torch.zeros((), device=x.device), 0
+        self.module.train()
+        with torch_seed(self.seed, job.purpose, job.client, job.cycle):
+            for _ in range(job.epochs):
+                shuffled = torch.from_numpy(order.permutation(len(y))).to(x.device)
+                xs, ys = x[shuffled], y[shuffled]  # indexing keeps channels_last, index_select does not
+                for at in self._batches(len(ys), job.batch_size):
+                    total += self._step(xs[at], ys[at], job.prox, pull)
+                    steps += 1
+        loss = float(total) / max(steps, 1)
+        return Trained(job.client, self.layout.snapshot(), len(y), steps, loss, time.perf_counter() - began)
+
+    def _step(self, x: Tensor, y: Tensor, prox: float, pull: Tensor | None) -> Tensor:
+        self.layout.grad.zero_()
+        with self.fabric.autocast():
+            loss = self.loss(self.model(x), y)
+        self._backward(loss)
+        if pull is not None:  # the gradient of the proximal term, in the scale of the other gradients
+            scale = prox * (self.fabric.strategy.precision.scaler.get_scale() if self.scaled else 1.0)
+            self.layout.grad.add_(self.layout.row[: len(pull)], alpha=scale).sub_(pull, alpha=scale)
+        self.optimizer.step()
+        return loss.detach()
+
+    def _backward(self, loss: Tensor) -> None:
+        if self.scaled:
+            self.fabric.backward(loss)
+        else:
+            loss.backward()
+
+    def _batches(self, n: int, size: int) -> list[slice]:
+        cuts = [slice(a, min(a + size, n)) for a in range(0, n, size)]
+        if self.layout.has_batch_norm and n % size == 1:
+            cuts.pop()  # BatchNorm cannot train on a batch of one
+        return cuts
+
+    def _reset(self, lr_factor: float) -> None:
+        self.bare_optimizer.state.clear()
+        for group, lr in zip(self.bare_optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = lr * lr_factor
+
+    # evaluation -------------------------------------------------------------------------------------------------
+
+    def per_sample(self, row: Tensor, view: View) -> Tensor:
+        """Return ``[2, n]``: each sample's loss, and 1 where the prediction is right."""
+        self.layout.load(row)
+        return torch.cat([self.score(part) for part in self.parts(view)], dim=1)
+
+    @torch.inference_mode()
+    def score(self, part: View) -> Tensor:
+        """Score the currently loaded model on one part of a view."""
+        x, y = self.pinned.get(part) or self.to_device(*part.tensors())
+        self.module.eval()
+        with self.fabric.autocast():
+            logits = self.model(x)
+        right = (logits.argmax(1) == y).float()
+        return torch.stack([self.loss(logits.float(), y, reduction="none"), right])
+
+    def parts(self, view: View) -> list[View]:
+        """Cut a view into evaluation batches."""
+        return self.cut.get(view) or list(view.split(EVAL_BATCH))
+
+    def pin(self, view: View) -> None:
+        """Keep a view's tensors on the device: it will be asked for again and again."""
+        self.cut[view] = list(view.split(EVAL_BATCH))
+        for part in self.cut[view]:
+            self.pinned[part] = self.to_device(*part.tensors())
+
+    def to_device(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Move a batch to the device, images in channels_last order."""
+        x = x.to(self.fabric.device)
+        return (x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x), y.to(self.fabric.device)
+
+
+def _single_optimizer(model: LocalModel) -> torch.optim.Optimizer:
+    made = model.configure_optimizers()
+    if not isinstance(made, torch.optim.Optimizer):
+        raise TypeError(f"{type(model).__name__}.configure_optimizers must return one torch optimiser, got {made!r}")
+    return made

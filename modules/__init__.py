@@ -1,0 +1,10 @@
+"""Models as LightningModules: trained by a plain ``lightning.Trainer`` or, many clients at a time, by flcluster."""
+
+from .classifier import Classifier
+from .cnn import CNN
+from .mlp import MLP
+from .resnet import ResNet18
+from .shufflenet import ShuffleNetV2
+from .vit import ViT
+
+__all__ = ["CNN", "MLP", "Classifier", "ResNet18", "ShuffleNetV2", "ViT"]

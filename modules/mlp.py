@@ -1,0 +1,46 @@
+"""Dense networks on flattened images."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+
+from torch import Tensor, nn
+
+from .classifier import Classifier, OptimizerName, positive_ints
+
+
+class MLP(Classifier):
+    """Flatten, then dense layers with ReLU: the quickstart's small model, and DFCA's with ``hidden=[2048]``.
+
+    Args:
+        num_classes: Number of classes, at least 2.
+        input_shape: Channels, height and width of an image.
+        hidden: Width of each hidden layer; an empty list is softmax regression.
+        optimizer: Optimiser of the local training.
+        lr: Learning rate (DFCA: 0.1).
+        momentum: Momentum of SGD; Adam and AdamW do not use it.
+        weight_decay: L2 penalty of SGD and Adam, decoupled weight decay of AdamW.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        input_shape: Sequence[int],
+        hidden: Sequence[int] = (200,),
+        optimizer: OptimizerName = "sgd",
+        lr: float = 0.1,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+    ) -> None:
+        hidden = positive_ints("hidden", hidden)
+        super().__init__(num_classes, input_shape, optimizer, lr, momentum, weight_decay)
+        widths = (prod(self.input_shape), *hidden)
+        layers: list[nn.Module] = [nn.Flatten()]
+        for fan_in, fan_out in pairwise(widths):
+            layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
+        self.body = nn.Sequential(*layers)
+        self.head = nn.Linear(widths[-1], self.num_classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the last hidden layer."""
+        return self.body(x)
