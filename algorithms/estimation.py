@@ -85,7 +85,7 @@ def update_ratios(
 
     ``ave`` is the mean of the weights, 1/K; a uniform estimate therefore updates every cluster.
     """
-    bar = float(weights.mean()) if threshold == "ave" else threshold
+    bar = 1 / len(weights) if threshold == "ave" else threshold
     beta1 = torch.where(weights >= bar - 1e-9, weights / weights.max(), torch.zeros_like(weights))
     return beta0 * beta1 * staleness_factor(staleness, a, b).to(weights.dtype)
 

@@ -35,10 +35,9 @@ class CCPDDigits:
     Args:
         root: Folder that holds ``ccpd``.
         train: The training split; otherwise the test split.
-        download: Must be false: CCPD has no direct download.
     """
 
-    def __init__(self, root: str, train: bool = True, download: bool = False) -> None:
+    def __init__(self, root: str, train: bool = True) -> None:
         folder, cache = Path(root) / FOLDER, Path(root) / f"{FOLDER}-digits-{SIZE}.pt"
         files = {split: sorted((folder / split).glob("*.jpg")) for split in SPLITS}
         if not all(files.values()) and not cache.is_file():

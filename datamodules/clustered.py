@@ -83,7 +83,7 @@ class ClusteredDataModule(FederatedDataModule):
 
     @abstractmethod
     def sources(self, split: Literal["train", "test"]) -> list[Source]:
-        """Load one split: a source per cluster. Sources of equal length hold the same items in the same order."""
+        """Load one split: a source per cluster; rotations of the same images list them in the same order."""
 
     def setup(self, stage: str | None = None) -> None:
         """Load the data once; later calls do nothing."""

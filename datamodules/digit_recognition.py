@@ -29,10 +29,11 @@ class DigitRecognition(ClusteredDataModule):
         super().__init__(num_classes=10, input_shape=(3, SIZE, SIZE), num_clusters=3, num_clients=num_clients, **kwargs)
 
     def prepare_data(self) -> None:
-        """Download MNIST, USPS and SVHN if asked to."""
+        """Download MNIST, USPS and SVHN if asked to, and cut the digits of CCPD once."""
         for dataset in ("MNIST", "USPS", "SVHN") if self.download else ():
             open_dataset(dataset, self.root, "train", {}, download=True)
             open_dataset(dataset, self.root, "test", {}, download=True)
+        open_dataset(CCPD, self.root, "train", {})
 
     def sources(self, split: Literal["train", "test"]) -> list[Source]:
         """Load one split: a source per domain."""

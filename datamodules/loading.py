@@ -43,11 +43,17 @@ def find_class(dataset: str) -> Callable[..., Any]:
 def open_dataset(dataset: str, root: Path, split: Split, kwargs: dict[str, Any], download: bool = False) -> Any:
     """Construct one split of a torchvision-style dataset; anything that goes wrong becomes one UserError."""
     cls = find_class(dataset)
-    parameters = inspect.signature(cls).parameters
-    by_name = "split" in parameters and "split" not in kwargs
-    chosen: dict[str, Any] = {"split": split} if by_name else {"train": split == "train"}
+    signature = inspect.signature(cls)
+    by_name = "split" in signature.parameters and "split" not in kwargs
+    arguments = {"root": str(root), **({"split": split} if by_name else {"train": split == "train"}), **kwargs}
+    if download:
+        arguments["download"] = True
     try:
-        return cls(root=str(root), **chosen, **kwargs, **({"download": True} if download else {}))
+        signature.bind(**arguments)
+    except TypeError as error:
+        raise UserError(f"data.dataset_kwargs: {dataset} cannot be called with {arguments} ({error})") from error
+    try:
+        return cls(**arguments)
     except UserError:
         raise
     except Exception as error:  # broken files fail in as many ways as there are formats

@@ -25,10 +25,10 @@ class MiniImagenet:
     Args:
         root: Folder that holds ``mini-imagenet``.
         train: The training split; otherwise the test split.
-        download: Must be false: nobody may offer these images for download.
+        num_classes: How many class folders there must be.
     """
 
-    def __init__(self, root: str, train: bool = True, download: bool = False) -> None:
+    def __init__(self, root: str, train: bool = True, num_classes: int = 100) -> None:
         folder, cache = Path(root) / FOLDER, Path(root) / f"{FOLDER}-{SIZE}.pt"
         classes = _list_classes(folder)
         if not classes and not cache.is_file():
@@ -37,6 +37,9 @@ class MiniImagenet:
         held = cached(cache, names, lambda: _decode(classes))
         split = "train" if train else "test"
         self.data, self.targets = held[f"{split}_pixels"], held[f"{split}_labels"]
+        if int(self.targets.max()) + 1 != num_classes:
+            found = int(self.targets.max()) + 1
+            raise UserError(f"{folder.resolve()} has {found} class folders, but data.num_classes is {num_classes}")
 
 
 def _missing(folder: Path) -> str:

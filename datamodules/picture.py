@@ -27,7 +27,8 @@ def draw_clients(data: FederatedDataModule, path: str | Path, cycle: int = 0, ma
     shards = [data.shard(client, cycle) for client in range(shown)]
     width = min(7 + 0.09 * shown, 18)
     figure = Figure(figsize=(width, 7.5), layout="constrained")
-    panels, samples = figure.subfigures(1, 2, width_ratios=[width - 1.6, 1.6])
+    columns: Any = figure.subfigures(1, 2, width_ratios=[width - 1.6, 1.6])
+    panels, samples = columns
     above, below = panels.subplots(2, 1, sharex=True, height_ratios=[1.2, 1])
     colours = _colours(data.num_clusters)
     _draw_counts(above, cluster_counts(shards), colours)
@@ -93,7 +94,7 @@ def _draw_samples(figure: Any, data: FederatedDataModule, colours: list[Any]) ->
         source, index = data.cluster_test(cluster).parts[0]
         x = source.take(index[:1])[0][0].permute(1, 2, 0)
         low, high = x.amin((0, 1)), x.amax((0, 1))
-        axes.imshow(((x - low) / (high - low).clamp_min(1e-6)).squeeze(-1), cmap="gray")
+        axes.imshow(((x - low) / (high - low).clamp_min(1e-6)).squeeze(-1).numpy(), cmap="gray")
         axes.set_title(f"cluster {cluster}", color=colours[cluster], fontsize=9, fontweight="bold")
         axes.set_axis_off()
 

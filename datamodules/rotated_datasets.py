@@ -2,6 +2,8 @@
 
 from typing import Any, Literal
 
+from flcluster.errors import UserError
+
 from .images import Images
 from .rotated import RotatedDataModule
 
@@ -83,6 +85,8 @@ class RotatedEMNIST(RotatedDataModule):
         split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] = "balanced",
         **kwargs: Any,
     ) -> None:
+        if split not in EMNIST_CLASSES:
+            raise UserError(f"data.split is {split!r}: it must be one of {', '.join(EMNIST_CLASSES)}")
         super().__init__(
             dataset="torchvision.datasets.EMNIST",
             dataset_kwargs={"split": split},
@@ -152,9 +156,14 @@ class RotatedMiniImagenet(RotatedDataModule):
     def __init__(self, num_classes: int = 100, **kwargs: Any) -> None:
         super().__init__(
             dataset="flcluster.datamodules.miniimagenet.MiniImagenet",
+            dataset_kwargs={"num_classes": num_classes},
             num_classes=num_classes,
             input_shape=(3, 84, 84),
             mean=(0.485, 0.456, 0.406),
             std=(0.229, 0.224, 0.225),
             **kwargs,
         )
+
+    def prepare_data(self) -> None:
+        """Decode the images once, before other processes look for them."""
+        self.images("train")

@@ -3,8 +3,9 @@
 import math
 import zlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -22,7 +23,6 @@ OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#000000", "
 """A palette that colour-blind readers can tell apart (its yellow, too faint for lines, replaced by olive)."""
 COLOURS = dict(zip(METHODS, OKABE_ITO, strict=True))
 OTHERS = ("#882255", "#44AA99", "#AA4499", "#117733", "#332288")
-LAST_UPLOADS = 20
 Values = Mapping[Key, tuple[float, float]]
 
 
@@ -73,8 +73,8 @@ def accuracy_figure(runs: Sequence["Run"]) -> Figure | None:
         if not right.lines:
             right.text(0.5, 0.5, "no cluster models", transform=right.transAxes, ha="center", color="0.4")
     handles = [Line2D([], [], color=colour(m), linewidth=2, label=m) for m in dict.fromkeys(key[2] for key in groups)]
-    styles: dict[str, Literal["-", "--"]] = {"client after": "-", "client before": "--"}
-    handles += [Line2D([], [], color="0.4", linestyle=style, label=label) for label, style in styles.items()]
+    grey = partial(Line2D, [], [], color="0.4")
+    handles += [grey(linestyle="-", label="client after"), grey(linestyle="--", label="client before")]
     _legend(figure, handles)
     return figure if any(axes.lines for axes in figure.axes) else None
 
@@ -85,9 +85,8 @@ def _line(axes: Axes, run: "Run", column: str, style: str) -> bool:
     if not (known := np.isfinite(x) & np.isfinite(y)).any():
         return False
     ink = colour(run.summary["algorithm"])
-    (line,) = axes.plot(x[known], y[known], style, color=ink, label=f"{run.label}: {column}")
-    if known.sum() < 3:
-        line.set_marker("o")
+    marker = "o" if known.sum() < 3 else None
+    axes.plot(x[known], y[known], style, color=ink, marker=marker, label=f"{run.label}: {column}")
     return True
 
 
@@ -108,7 +107,7 @@ def mixtures_figure(run: "Run") -> Figure | None:
     figure = Figure(figsize=(12, 4.8), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.8))
     _scatter(left, true[known], estimate[known], inks)
-    last = np.flatnonzero(known)[-LAST_UPLOADS:]
+    last = np.flatnonzero(known)[-20:]
     _bar_pairs(right, true[last], estimate[last], run.clients["client"][last], inks)
     _legend(figure, [Patch(color=ink, label=f"cluster {k}") for k, ink in enumerate(inks)])
     figure.suptitle(run.label, fontsize=12)
@@ -146,8 +145,8 @@ def kl_figure(runs: Sequence["Run"]) -> Figure | None:
     values = {key: mean_std(number(s, "kl") for s in group) for key, group in groups.items()}
     units = {key: values.get((*key[:2], "FedSoft-Async"), (math.nan,))[0] for key in values}
     scaled = {key: (mean / units[key], std / units[key]) for key, (mean, std) in values.items() if units[key] > 0}
-    panels = [("KL(true ‖ estimated mixture)", "KL (nats)", values)]
-    return _bar_figure([*panels, ("KL relative to FedSoft-Async", "ratio (FedSoft-Async = 1)", scaled)])
+    ratio = ("KL relative to FedSoft-Async", "ratio (FedSoft-Async = 1)", scaled)
+    return _bar_figure([("KL(true ‖ estimated mixture)", "KL (nats)", values), ratio])
 
 
 def overheads(runs: Sequence["Run"], path: str | Path) -> Path | None:
@@ -177,8 +176,7 @@ def _bar_figure(panels: Sequence[tuple[str, str, Values]]) -> Figure | None:
     for axes, (title, unit, values) in zip(figure.subplots(rows, columns, squeeze=False).flat, kept, strict=True):
         _tidy(axes, title, "", unit)
         _bars(axes, values)
-    methods = dict.fromkeys(key[2] for key in sorted(keys, key=order))
-    _legend(figure, [Patch(color=colour(method), label=method) for method in methods])
+    _legend(figure, [Patch(color=colour(m), label=m) for m in dict.fromkeys(k[2] for k in sorted(keys, key=order))])
     return figure
 
 

@@ -24,6 +24,7 @@ from flcluster.figures import run_pictures
 from flcluster.interrupt import Interrupt, end_with_parent
 from flcluster.loggers import prepare_loggers, start_loggers
 from flcluster.loops import Loop, make_loop
+from flcluster.memory import keep_freed_memory
 from flcluster.progress import RunProgress
 from flcluster.recorder import Recorder, write_json
 from flcluster.report import Run
@@ -93,6 +94,7 @@ def launch(exp: Experiment) -> Fabric:
     )
     fabric.launch()
     end_with_parent(fabric)
+    keep_freed_memory()
     if exp.engine.threads or "OMP_NUM_THREADS" not in os.environ:
         local = max(1, fabric.world_size // c.num_nodes)
         torch.set_num_threads(exp.engine.threads or max(1, (os.cpu_count() or 1) // local))

@@ -103,8 +103,7 @@ def load_runs(paths: Iterable[str | Path]) -> list[Run]:
     found: dict[Path, Run] = {}
     for path in map(Path, paths):
         for directory in _run_directories(path):
-            if directory.resolve() not in found:
-                found[directory.resolve()] = Run.load(directory)
+            found[directory.resolve()] = Run.load(directory)
     return sorted(found.values(), key=lambda run: (tables.order(key_of(run.summary)), number(run.summary, "seed")))
 
 

@@ -14,7 +14,7 @@ from flcluster.data import View
 from flcluster.layout import Layout
 from flcluster.seeds import rng, torch_seed
 
-EVAL_BATCH = 250
+EVAL_BATCH = 128
 
 
 @dataclass(frozen=True, eq=False)

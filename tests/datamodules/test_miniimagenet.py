@@ -12,7 +12,7 @@ from flcluster.errors import UserError
 def test_pixels_labels_and_split_by_file_name(write_miniimagenet, tmp_path):
     written = write_miniimagenet(classes=3, images=10)
     for train, chosen in ((True, range(8)), (False, range(8, 10))):
-        data = MiniImagenet(str(tmp_path), train)
+        data = MiniImagenet(str(tmp_path), train, num_classes=3)
         expected = np.stack([written[label, i] for label in range(3) for i in chosen])
         np.testing.assert_array_equal(data.data.permute(0, 2, 3, 1).numpy(), expected)
         assert data.targets.tolist() == [label for label in range(3) for _ in chosen]
@@ -21,16 +21,16 @@ def test_pixels_labels_and_split_by_file_name(write_miniimagenet, tmp_path):
 
 def test_other_sizes_become_84(write_miniimagenet, tmp_path):
     write_miniimagenet(classes=1, images=5, size=100)
-    assert MiniImagenet(str(tmp_path)).data.shape == (4, 3, 84, 84)
+    assert MiniImagenet(str(tmp_path), num_classes=1).data.shape == (4, 3, 84, 84)
 
 
 def test_the_cache_is_enough_and_is_renewed_when_files_change(write_miniimagenet, tmp_path):
     write_miniimagenet(classes=2, images=5)
-    first = MiniImagenet(str(tmp_path)).data.clone()
+    first = MiniImagenet(str(tmp_path), num_classes=2).data.clone()
     shutil.rmtree(tmp_path / "mini-imagenet")
-    assert torch.equal(MiniImagenet(str(tmp_path)).data, first)
+    assert torch.equal(MiniImagenet(str(tmp_path), num_classes=2).data, first)
     write_miniimagenet(classes=3, images=5)
-    assert len(MiniImagenet(str(tmp_path)).data) == 12
+    assert len(MiniImagenet(str(tmp_path), num_classes=3).data) == 12
 
 
 def test_as_a_datamodule(write_miniimagenet, tmp_path):
@@ -55,7 +55,8 @@ def test_missing_broken_and_too_few(write_miniimagenet, tmp_path):
     with pytest.raises(UserError, match=r"image0001.png is not a readable image"):
         MiniImagenet(str(tmp_path))
     victim.write_bytes(whole)
-    MiniImagenet(str(tmp_path))
+    with pytest.raises(UserError, match=r"mini-imagenet has 2 class folders, but data.num_classes is 100"):
+        RotatedMiniImagenet(root=tmp_path).prepare_data()
     cache = tmp_path / "mini-imagenet-84.pt"
     for broken in (cache.read_bytes()[:5000], b""):
         cache.write_bytes(broken)

@@ -105,7 +105,7 @@ def test_image_size_resizes_before_rotating(write_mnist, tmp_path):
     write_mnist("MNIST")
     data = RotatedMNIST(root=tmp_path, image_size=32, num_clusters=2, **SMALL)
     assert data.input_shape == (1, 32, 32)
-    x, y = data.cluster_train(0).tensors()
+    x, _ = data.cluster_train(0).tensors()
     assert x.shape == (60, 1, 32, 32)
     torch.testing.assert_close(data.cluster_train(1).tensors()[0], torch.rot90(x, 2, (2, 3)))
     flat = (x * 0.3081 + 0.1307).mean((1, 2, 3))
@@ -174,7 +174,7 @@ def test_a_wrong_checksum_is_called_broken(tmp_path):
     folder.mkdir()
     for name in ("train", "test", "meta"):
         (folder / name).write_bytes(b"x")
-    with pytest.raises(UserError, match="CIFAR100 in .* cannot be read"):
+    with pytest.raises(UserError, match=r"CIFAR100 in .* cannot be read"):
         RotatedCIFAR100(root=tmp_path).setup()
 
 
@@ -198,7 +198,7 @@ def test_download_uses_torchvisions_code(write_mnist, tmp_path, monkeypatch):
     assert len(data.cluster_train(0)) == 60
 
 
-def test_wrong_constants_are_explained(write_mnist, tmp_path, monkeypatch):
+def test_wrong_constants_are_explained(write_mnist, tmp_path):
     write_mnist("MNIST")
     common = {"mean": (0.0,), "std": (1.0,), "root": tmp_path, **SMALL}
     with pytest.raises(UserError, match=r"data.num_classes is 9.*use 10"):
@@ -208,9 +208,13 @@ def test_wrong_constants_are_explained(write_mnist, tmp_path, monkeypatch):
     for wrong in ("NoSuchSet", "no.such.module.Set"):
         with pytest.raises(UserError, match=f"data.dataset: there is no class '{wrong}'"):
             RotatedDataModule(wrong, 10, (1, 28, 28), **common).setup()
+    with pytest.raises(UserError, match=r"data.dataset_kwargs: MNIST .*colour"):
+        RotatedDataModule("MNIST", 10, (1, 28, 28), dataset_kwargs={"colour": 1}, **common).setup()
+    with pytest.raises(UserError, match=r"data.split is 'Letters': .*letters"):
+        RotatedEMNIST(split="Letters")
     with pytest.raises(UserError, match="need 3 values"):
         RotatedDataModule("CIFAR10", 10, (3, 32, 32), **common)
-    with pytest.raises(UserError, match="data.std"):
+    with pytest.raises(UserError, match=r"data\.std"):
         RotatedDataModule("MNIST", 10, (1, 28, 28), (0.0,), (0.0,))
 
 

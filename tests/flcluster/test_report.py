@@ -103,6 +103,9 @@ def test_paths_without_runs_are_user_errors(tmp_path):
         load_runs([tmp_path])
     with pytest.raises(UserError, match="nowhere is not a directory"):
         load_runs([tmp_path / "nowhere"])
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="file is not a directory"):
+        load_runs([tmp_path / "file"])
 
 
 def cells(table):

@@ -131,7 +131,7 @@ def test_markdown_puts_ours_and_the_papers_side_by_side():
 def test_written_rows_have_the_schema_and_empty_cells_for_nan(tmp_path):
     tables.write_rows([Row("a,b", 2, "CDFL", "kl", 0.1, math.nan, "ours")], tmp_path / "rows.csv")
     header, row = csv.reader((tmp_path / "rows.csv").open())
-    assert header == "dataset,K,method,metric,mean,std,source".split(",")
+    assert header == ["dataset", "K", "method", "metric", "mean", "std", "source"]
     assert row == ["a,b", "2", "CDFL", "kl", "0.1", "", "ours"]
 
 
