@@ -184,9 +184,7 @@ class CDFL(UploadAlgorithm[CDFLState]):
     def _ratios(self, state: CDFLState, weights: Tensor, last_sync: int, t: int) -> tuple[Tensor, Tensor]:
         reference = torch.full_like(state.changed, t) if self.staleness == "cdfl" else state.changed
         staleness = reference - last_sync
-        ratios = update_ratios(
-            weights, staleness, beta0=self.beta0, a=self.a, b=self.b, threshold=self.threshold
-        )
+        ratios = update_ratios(weights, staleness, beta0=self.beta0, a=self.a, b=self.b, threshold=self.threshold)
         return ratios, staleness[ratios > 0]
 
     def _filter(self, state: CDFLState, measured: Tensor, progress: float) -> Tensor:

@@ -22,7 +22,7 @@ def raw_scores(
     """Score how well an upload fits each cluster (CDFL Algorithm 2, before the softmax).
 
     a_k = 1/(K−1) · Σ_x c_x · (S_x − x_k)/S_x over x ∈ {l, d1, d2}, each with its bar subtracted. A value below its bar
-    would turn the order round, so it is clamped to zero and counted; where all are zero the term says nothing (uniform).
+    would turn the order round, so it is clamped to zero and counted; where all are zero the term is uniform.
 
     Returns:
         The scores ``[K]`` and how many values were clamped.

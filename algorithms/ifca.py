@@ -13,7 +13,7 @@ from .fedavg import ModelsState
 
 @dataclass(frozen=True, kw_only=True)
 class IFCA(RoundAlgorithm[ModelsState]):
-    """Each participant picks the model with the smallest training loss, trains it, and the server averages by choice."""
+    """Each participant picks the model with the smallest training loss and trains it; the server averages by choice."""
 
     num_clusters: int | None = None
     """k: number of models; the data's number of clusters if not given."""

@@ -4,8 +4,6 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from flcluster import __version__
 from flcluster.errors import UserError
 
@@ -14,13 +12,14 @@ def fit_command(argv: list[str]) -> int:
     """Run one method: --config A.yaml [--config B.yaml …] [--key value …]."""
     from flcluster.config import plan_fit
     from flcluster.fit import build, fit
-    from flcluster.report import Run, summary_table
+    from flcluster.interrupt import exit_code
+    from flcluster.report import Run, summary_table, wide_console
 
     exp = build(plan_fit(argv))
     summary = fit(exp)
-    if summary["updates"] and is_main():
-        Console().print(summary_table([Run.load(exp.run_dir)]))
-    return 0 if summary["status"] == "finished" or "engine." in summary["status"] else 0
+    if summary["updates"] and exp.engine.table and is_main():
+        wide_console().print(summary_table([Run.load(exp.run_dir)]))
+    return exit_code(summary["status"])
 
 
 def compare_command(argv: list[str]) -> int:
@@ -34,14 +33,14 @@ def report_command(argv: list[str]) -> int:
     """Print runs beside the papers' numbers and draw the papers' figures: RUN [RUN …] [--output DIR]."""
     from jsonargparse import ArgumentParser
 
-    from flcluster.report import load_runs, summary_table, write_report
+    from flcluster.report import load_runs, summary_table, wide_console, write_report
 
     parser = ArgumentParser(prog="flcluster report", description=report_command.__doc__)
     parser.add_argument("runs", nargs="+", type=str, help="Run directories, or folders of them.")
     parser.add_argument("--output", type=str | None, default=None, help="Where report.md, report.csv and pictures go.")
     given = parser.parse_args(argv)
     runs = load_runs([Path(p) for p in given.runs])
-    Console().print(summary_table(runs))
+    wide_console().print(summary_table(runs))
     if given.output:
         write_report(runs, Path(given.output))
         print(f"wrote {given.output}/report.md")
@@ -73,10 +72,11 @@ def export_command(argv: list[str]) -> int:
 
 def tables_command(argv: list[str]) -> int:
     """Print the papers' result tables: [NAME …]; without a name, list them."""
+    from flcluster.report import wide_console
     from flcluster.tables import list_tables, paper_table
 
     for name in argv or []:
-        Console().print(paper_table(name))
+        wide_console().print(paper_table(name))
     if not argv:
         print("\n".join(list_tables()))
     return 0

@@ -4,6 +4,7 @@ import os
 import re
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,8 @@ class EngineConfig:
     """Uploads (rounds) between two rows of metrics; default one per client (one round)."""
     progress: bool = True
     """Show progress."""
+    table: bool = True
+    """Print a table at the end."""
 
 
 def fit_parser(prog: str = "flcluster fit") -> ArgumentParser:
@@ -97,7 +100,7 @@ def with_dashes(argv: list[str]) -> list[str]:
 
 def option(argv: list[str], name: str) -> list[str]:
     """Return the values of an option as given on the command line, before any parsing."""
-    found = [b for a, b in zip(argv, argv[1:], strict=False) if a == f"--{name}"]
+    found = [b for a, b in pairwise(argv) if a == f"--{name}"]
     return found + [a.split("=", 1)[1] for a in argv if a.startswith(f"--{name}=")]
 
 
@@ -130,7 +133,7 @@ def plan_fit(argv: list[str]) -> Plan:
         _refuse_changes(yaml.safe_load(parser.dump(settings)), _config_of(run_dir))
     elif run_dir is None:
         configs = option(argv, "config")
-        run_dir = _new_directory(Path("runs") / (Path(configs[-1]).stem if configs else "fit"))
+        run_dir = new_directory(Path("runs") / (Path(configs[-1]).stem if configs else "fit"))
     elif (run_dir / "checkpoints").exists():
         raise UserError(f"run_dir {run_dir} already holds a run: add --ckpt_path last to go on, or name another one")
     return Plan(parser, settings, run_dir, checkpoint)
@@ -160,7 +163,7 @@ def _config_of(run_dir: Path | None) -> Path:
     return path
 
 
-def _new_directory(base: Path) -> Path:
+def new_directory(base: Path) -> Path:
     """Name a directory that does not exist yet (it is made when the run starts)."""
     stamp = base / time.strftime("%Y%m%d-%H%M%S")
     names = (stamp if i == 0 else stamp.with_name(f"{stamp.name}-{i}") for i in range(10_000))

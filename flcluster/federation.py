@@ -5,8 +5,9 @@ from copy import deepcopy
 from itertools import accumulate
 
 import torch
+from lightning import LightningModule
 from lightning.fabric import Fabric
-from torch import Tensor, nn
+from torch import Tensor
 
 from flcluster.bank import Bank, Table
 from flcluster.data import FederatedDataModule, View
@@ -25,7 +26,9 @@ class Federation:
     are shared out. A client's model is never wrapped for data-parallel training: ranks hold different clients.
     """
 
-    def __init__(self, fabric: Fabric, module: nn.Module, data: FederatedDataModule, bank: BankMaker, seed: int) -> None:
+    def __init__(
+        self, fabric: Fabric, module: LightningModule, data: FederatedDataModule, bank: BankMaker, seed: int
+    ) -> None:
         self.fabric, self.data, self.seed = fabric, data, seed
         self.ranks = Ranks(fabric)
         self.worker = Worker(fabric, module, seed)
@@ -119,13 +122,14 @@ def accuracy(scores: Tensor) -> float:
     return float(scores[1].double().mean())
 
 
-def built_anew(module: nn.Module) -> nn.Module:
+def built_anew(module: LightningModule) -> LightningModule:
     """Construct the same module again with fresh random weights: from its saved hyper-parameters if it has them."""
     hparams = getattr(module, "hparams", None)
     if hparams:
         return type(module)(**hparams)
     copy = deepcopy(module)
     for part in copy.modules():
-        if hasattr(part, "reset_parameters"):
-            part.reset_parameters()
+        reset = getattr(part, "reset_parameters", None)
+        if callable(reset):
+            reset()
     return copy

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import yaml
 from jsonargparse import Namespace
+from lightning import LightningModule
 from lightning.fabric import Fabric
-from torch import nn
 
 from flcluster.algorithm import Algorithm
 from flcluster.bank import Bank
@@ -38,7 +38,7 @@ class Experiment:
     fabric: FabricConfig
     engine: EngineConfig
     data: FederatedDataModule
-    model: nn.Module
+    model: LightningModule
     algorithm: Algorithm[Any]
     config: dict[str, Any]
     run_dir: Path
@@ -152,7 +152,7 @@ class ActiveRun:
             self.recorder.open(folder, self.exp.restored["recorder"]["positions"])
             self.loggers = start_loggers(self.exp.loggers, self.exp.config) if self.main else []
             self.progress.note(f"going on in {self.exp.run_dir} at {self.loop.position} of {self.loop.total}")
-        self.progress.done = self.progress.first = self.loop.position
+        self.progress.start_from(self.loop.position)
         self.fabric.call("on_fit_start", loop=self.loop)
 
     def drive(self, interrupt: Interrupt) -> str | None:

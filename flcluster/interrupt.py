@@ -16,12 +16,19 @@ SIGNALS = {
 }
 
 
+def exit_code(status: str) -> int:
+    """Return the exit code of a run: 128 + number if a signal ended it (but not a scheduler's warning), else 0."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if status == f"stopped: {SIGNALS[number]}":
+            return 128 + number
+    return 0
+
+
 class Interrupt:
     """While active, the first signal sets ``reason``; a second Ctrl-C interrupts at once."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
-        self.code = 0
         self._old: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupt":

@@ -94,7 +94,9 @@ class UploadLoop(Loop[S]):
 
     algorithm: UploadAlgorithm[S]
 
-    def __init__(self, algorithm: UploadAlgorithm[S], fed: Federation, look_ahead: int | None, session: int | None):
+    def __init__(
+        self, algorithm: UploadAlgorithm[S], fed: Federation, look_ahead: int | None, session: int | None
+    ) -> None:
         data = fed.data
         total = round(algorithm.cycles * data.num_clients)
         super().__init__(algorithm, fed, total, session or data.num_clients)

@@ -43,6 +43,11 @@ class RunProgress:
         if self.bar is not None:
             self.bar.stop()
 
+    def start_from(self, done: int) -> None:
+        """Count speed from here on: steps done before are another session's."""
+        self.done = self.first = done
+        self.began = self.spoke = time.monotonic()
+
     def note(self, text: str) -> None:
         """Say something once."""
         if self.enabled:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from flcluster.loops import Exchange
 
@@ -168,5 +167,3 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     temporary = path.with_suffix(".tmp")
     temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     os.replace(temporary, path)
-
-

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 from rich import box
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -118,6 +119,12 @@ def _run_directories(path: Path) -> list[Path]:
     if not finished:
         raise UserError(f"{path} holds no finished run (no summary.json at any depth): finish a run first.")
     return finished
+
+
+def wide_console() -> Console:
+    """Return a console wide enough for the tables, also where output is piped."""
+    console = Console()
+    return console if console.is_terminal else Console(width=max(console.width, 140))
 
 
 def summary_table(runs: Sequence[Run]) -> Table:

@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
+from lightning import LightningModule
 from lightning.fabric import Fabric
-from torch import Tensor, nn
+from torch import Tensor
 
 from flcluster.data import View
 from flcluster.layout import Layout
@@ -53,30 +54,20 @@ class Trained:
 Observe = Callable[["Worker", Job, Trained], dict[str, Any]]
 
 
-class LocalModel(Protocol):
-    """What the engine calls on a module: a forward that gives logits and, if the module has one, its own loss."""
-
-    def __call__(self, x: Tensor) -> Tensor: ...
-
-    def loss(self, logits: Tensor, y: Tensor, reduction: str = "mean") -> Tensor: ...
-
-    def configure_optimizers(self) -> torch.optim.Optimizer: ...
-
-
 class Worker:
     """One model bound to one row, an optimiser on it, and loops over batches. Knows nothing of other processes."""
 
-    def __init__(self, fabric: Fabric, module: nn.Module, seed: int) -> None:
+    def __init__(self, fabric: Fabric, module: LightningModule, seed: int) -> None:
         self.fabric, self.seed = fabric, seed
         self.module = module.to(fabric.device)
         self.layout = Layout(self.module)
-        self.model = cast(LocalModel, self.module)
-        self.loss = getattr(module, "loss", F.cross_entropy)
-        optimizer = self.layout.flat_optimizer(_single_optimizer(self.model))
+        self.loss: Callable[..., Tensor] = getattr(module, "loss", F.cross_entropy)
+        optimizer = self.layout.flat_optimizer(_single_optimizer(module))
         self.rates = [group["lr"] for group in optimizer.param_groups]
-        self.scaled = getattr(fabric.strategy.precision, "scaler", None) is not None
+        self.scaler: Any = getattr(fabric.strategy.precision, "scaler", None)
+        self.scaler_start = self.scaler.state_dict() if self.scaler else {}
         self.bare_optimizer = optimizer
-        self.optimizer = fabric.setup_optimizers(optimizer) if self.scaled else optimizer
+        self.optimizer: Any = fabric.setup_optimizers(optimizer) if self.scaler else optimizer
         self.cut: dict[View, list[View]] = {}
         self.pinned: dict[View, tuple[Tensor, Tensor]] = {}
 
@@ -106,16 +97,16 @@ class Worker:
     def _step(self, x: Tensor, y: Tensor, prox: float, pull: Tensor | None) -> Tensor:
         self.layout.grad.zero_()
         with self.fabric.autocast():
-            loss = self.loss(self.model(x), y)
+            loss = self.loss(self.module(x), y)
         self._backward(loss)
         if pull is not None:  # the gradient of the proximal term, in the scale of the other gradients
-            scale = prox * (self.fabric.strategy.precision.scaler.get_scale() if self.scaled else 1.0)
+            scale = prox * (self.scaler.get_scale() if self.scaler else 1.0)
             self.layout.grad.add_(self.layout.row[: len(pull)], alpha=scale).sub_(pull, alpha=scale)
         self.optimizer.step()
         return loss.detach()
 
     def _backward(self, loss: Tensor) -> None:
-        if self.scaled:
+        if self.scaler:
             self.fabric.backward(loss)
         else:
             loss.backward()
@@ -130,6 +121,8 @@ class Worker:
         self.bare_optimizer.state.clear()
         for group, lr in zip(self.bare_optimizer.param_groups, self.rates, strict=True):
             group["lr"] = lr * lr_factor
+        if self.scaler:  # a job must not feel what was trained before it
+            self.scaler.load_state_dict(self.scaler_start)
 
     # evaluation -------------------------------------------------------------------------------------------------
 
@@ -144,7 +137,7 @@ class Worker:
         x, y = self.pinned.get(part) or self.to_device(*part.tensors())
         self.module.eval()
         with self.fabric.autocast():
-            logits = self.model(x)
+            logits = self.module(x)
         right = (logits.argmax(1) == y).float()
         return torch.stack([self.loss(logits.float(), y, reduction="none"), right])
 
@@ -164,8 +157,8 @@ class Worker:
         return (x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x), y.to(self.fabric.device)
 
 
-def _single_optimizer(model: LocalModel) -> torch.optim.Optimizer:
-    made = model.configure_optimizers()
+def _single_optimizer(module: LightningModule) -> torch.optim.Optimizer:
+    made = module.configure_optimizers()
     if not isinstance(made, torch.optim.Optimizer):
-        raise TypeError(f"{type(model).__name__}.configure_optimizers must return one torch optimiser, got {made!r}")
+        raise TypeError(f"{type(module).__name__}.configure_optimizers must return one torch optimiser, got {made!r}")
     return made
