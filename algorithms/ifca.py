@@ -19,6 +19,7 @@ class IFCA(RoundAlgorithm[ModelsState]):
     """k: number of models; the data's number of clusters if not given."""
 
     state_type: ClassVar[type] = ModelsState
+    named_clusters: ClassVar[bool] = False
 
     def init(self, fed: Federation) -> ModelsState:
         """k independent random models."""

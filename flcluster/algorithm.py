@@ -35,6 +35,9 @@ class Algorithm(ABC, Generic[S]):
     extra_metrics: ClassVar[tuple[str, ...]] = ()
     """Names of what the method logs beside the common metrics."""
 
+    named_clusters: ClassVar[bool] = True
+    """Whether model k stands for the data's cluster k (false: the indices have no common meaning)."""
+
     def __post_init__(self) -> None:
         at_least("local_epochs", self.local_epochs, 1)
         at_least("batch_size", self.batch_size, 1)

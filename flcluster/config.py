@@ -62,6 +62,8 @@ class EngineConfig:
     """Show progress."""
     table: bool = True
     """Print a table at the end."""
+    pictures: bool = True
+    """Draw pictures at the end."""
 
 
 def fit_parser(prog: str = "flcluster fit") -> ArgumentParser:

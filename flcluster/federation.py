@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from itertools import accumulate
 
+import numpy as np
 import torch
 from lightning import LightningModule
 from lightning.fabric import Fabric
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from flcluster.bank import Bank, Table
@@ -107,9 +109,17 @@ class Federation:
         """Return a model's accuracy on a view."""
         return accuracy(self.per_sample(row[None], view)[0])
 
-    def cluster_accuracies(self, clusters: Tensor) -> list[float]:
-        """Return each cluster model's accuracy on its own cluster's evaluation split."""
-        return [self.accuracy(row, self.data.cluster_test(k)) for k, row in enumerate(clusters)]
+    def cluster_accuracies(self, models: Tensor, named: bool = True) -> list[float]:
+        """Return the accuracy on each cluster's evaluation split of the model that stands for it.
+
+        If the models are not ``named`` (model j need not mean cluster j), the best one-to-one matching is taken.
+        """
+        tests = [self.data.cluster_test(k) for k in range(self.data.num_clusters)]
+        if named:
+            return [self.accuracy(row, test) for row, test in zip(models, tests, strict=True)]
+        table = np.array([[self.accuracy(row, test) for test in tests] for row in models])
+        which, cluster = linear_sum_assignment(table, maximize=True)
+        return [float(table[which[i], cluster[i]]) for i in np.argsort(cluster)]
 
 
 def mean_loss(scores: Tensor) -> float:

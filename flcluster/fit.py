@@ -202,7 +202,7 @@ class ActiveRun:
         summary = self.summary(why, clusters)
         if self.main:
             write_json(self.exp.run_dir / "summary.json", summary)
-            if self.recorder.updates:
+            if self.recorder.updates and self.exp.engine.pictures:
                 for path in run_pictures(Run.load(self.exp.run_dir)):
                     self.progress.note(f"drew {path}")
             for logger in self.loggers:

@@ -72,7 +72,9 @@ class Loop(ABC, Generic[S]):
     def cluster_accuracies(self) -> list[float]:
         """Return the accuracy of each cluster's model on its cluster; empty for methods without cluster models."""
         clusters = self.algorithm.clusters(self.state)
-        return [] if clusters is None else self.fed.cluster_accuracies(clusters)
+        if clusters is None:
+            return []
+        return self.fed.cluster_accuracies(clusters, self.algorithm.named_clusters)
 
     def save(self) -> dict[str, Any]:
         """Return what a checkpoint must hold."""

@@ -87,7 +87,7 @@ class Recorder:
         self._write_client(exchange, epoch)
 
     def _totals(self, exchange: Exchange) -> None:
-        self.last[:, exchange.client] = torch.tensor([exchange.acc_before, exchange.acc_after])
+        self.last[:, exchange.client] = torch.tensor([exchange.acc_before, exchange.acc_after], dtype=torch.float64)
         self.totals["refused"] += exchange.status == "refused"
         self.totals["upload_bytes"] += exchange.uploaded
         self.totals["download_bytes"] += exchange.downloaded
@@ -123,13 +123,11 @@ class Recorder:
 
     def summary(self) -> dict[str, Any]:
         """Return the final numbers: clients at their last cycle, clusters at the end and on average."""
-        seen = self.last[:, ~self.last.isnan().any(0)]
         n = max(self.updates, 1)
 
         def over_clients(row: int) -> tuple[float | None, float | None]:
-            if not seen.shape[1]:
-                return None, None
-            return float(seen[row].mean()), float(seen[row].std(correction=0))
+            seen = self.last[row][~self.last[row].isnan()]
+            return (float(seen.mean()), float(seen.std(correction=0))) if len(seen) else (None, None)
 
         before, before_std = over_clients(0)
         after, after_std = over_clients(1)

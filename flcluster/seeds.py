@@ -21,6 +21,15 @@ def rng(seed: int, purpose: str, *ids: int) -> np.random.Generator:
 @contextlib.contextmanager
 def torch_seed(seed: int, purpose: str, *ids: int) -> Iterator[None]:
     """Seed torch's global generators inside the block (initialisation, dropout), and restore them after."""
-    with torch.random.fork_rng():
-        torch.manual_seed(int(sequence(seed, purpose, *ids).generate_state(1)[0]))
+    generators = [torch.default_generator]
+    if torch.cuda.is_initialized():
+        generators.append(torch.cuda.default_generators[torch.cuda.current_device()])
+    before = [generator.get_state() for generator in generators]
+    number = int(sequence(seed, purpose, *ids).generate_state(1)[0])
+    try:
+        for generator in generators:
+            generator.manual_seed(number)
         yield
+    finally:
+        for generator, state in zip(generators, before, strict=True):
+            generator.set_state(state)

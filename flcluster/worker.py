@@ -135,7 +135,8 @@ class Worker:
     def score(self, part: View) -> Tensor:
         """Score the currently loaded model on one part of a view."""
         x, y = self.pinned.get(part) or self.to_device(*part.tensors())
-        self.module.eval()
+        if self.module.training:
+            self.module.eval()
         with self.fabric.autocast():
             logits = self.module(x)
         right = (logits.argmax(1) == y).float()

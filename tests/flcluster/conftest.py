@@ -95,7 +95,9 @@ class Blobs(FederatedDataModule):
 
 def view_of(x, y, parts=1):
     """A view of whole tensors, cut into some parts."""
-    return View(tuple((Points(a, b), torch.arange(len(b))) for a, b in zip(x.chunk(parts), y.chunk(parts), strict=True)))
+    return View(
+        tuple((Points(a, b), torch.arange(len(b))) for a, b in zip(x.chunk(parts), y.chunk(parts), strict=True))
+    )
 
 
 def make_mlp(**kwargs):

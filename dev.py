@@ -1,0 +1,66 @@
+"""Set up flcluster in .venv and run a job in it. Needs nothing but Python 3.10 or newer.
+
+    python3 dev.py quickstart    install, then CDFL and Local on embedded data: a table and pictures
+    python3 dev.py test          install, then lint, type check and tests
+    python3 dev.py slow          install, then the tests that take minutes
+    python3 dev.py bench         install, then the overhead of the engine against a plain PyTorch loop
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+VENV = HERE / ".venv"
+BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+JOBS: dict[str, list[list[str]]] = {
+    "quickstart": [["flcluster", "compare", "--config", "configs/quickstart.yaml", "--methods", "CDFL", "Local"]],
+    "test": [
+        ["ruff", "format", "--check", "."],
+        ["ruff", "check", "."],
+        ["mypy"],
+        ["python", "-m", "pytest", "-n", "2", "--dist", "worksteal"],
+    ],
+    "slow": [["python", "-m", "pytest", "-m", "slow"]],
+    "bench": [["python", "benchmarks/overhead.py"]],
+}
+
+
+def install(extra: str) -> None:
+    """Create the environment and install the checkout in it, unless that was done for this pyproject.toml."""
+    stamp = VENV / f"installed{extra}"
+    wanted = hashlib.sha256((HERE / "pyproject.toml").read_bytes()).hexdigest()
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    if not (BIN / "python").exists() and not (BIN / "python.exe").exists():
+        print(f"creating {VENV}", flush=True)
+        venv.create(VENV, with_pip=True)
+    print("installing flcluster and what it needs (PyTorch is large: some minutes the first time)", flush=True)
+    run(["python", "-m", "pip", "install", "--quiet", "--editable", f".{extra}"])
+    stamp.write_text(wanted)
+
+
+def run(command: list[str]) -> None:
+    """Run a command of the environment; stop with its exit code if it fails."""
+    print("$", " ".join(command), flush=True)
+    code = subprocess.run([str(BIN / command[0]), *command[1:]], cwd=HERE, check=False).returncode
+    if code:
+        raise SystemExit(code)
+
+
+def main() -> None:
+    """Install, then do the named job."""
+    if len(sys.argv) != 2 or sys.argv[1] not in JOBS:
+        raise SystemExit(__doc__)
+    if sys.version_info < (3, 10):  # noqa: UP036 (an old Python should say so)
+        raise SystemExit(f"flcluster needs Python 3.10 or newer, this is {sys.version.split()[0]}")
+    install("" if sys.argv[1] in ("quickstart", "bench") else "[test]")
+    for command in JOBS[sys.argv[1]]:
+        run(command)
+
+
+if __name__ == "__main__":
+    main()
