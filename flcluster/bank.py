@@ -39,17 +39,23 @@ class Table:
     def committed(self) -> None:
         """Learn that the last ``save`` is safely on disk."""
 
+    def next_step(self) -> None:
+        """Learn that every rank has finished the step before."""
+
 
 class FileTable(Table):
     """The same in a file. A changed row goes to a free slot; its old slot is free again only after the next checkpoint.
 
     So the file always holds every row of the last checkpoint, and a killed process never mixes two moments. All ranks
-    write the same bytes to the same slots, hence any rank reads its own writes without waiting for another.
+    share the file and write the same bytes to the same slots, hence each reads its own writes without waiting; but a
+    rank that is behind within a step may still need the row another has just replaced, so in a ``shared`` file every
+    write goes to a free slot and what it replaced is free from the next step on.
     """
 
-    def __init__(self, path: Path, count: int, width: int) -> None:
+    def __init__(self, path: Path, count: int, width: int, shared: bool = False) -> None:
         super().__init__(count, width)
-        self.path = path
+        self.path, self.shared = path, shared
+        self.replaced: list[int] = []  # slots to be free from the next step on
         self.slot: dict[int, int] = {}
         self.fresh: set[int] = set()  # rows written since the last checkpoint: their slot may be overwritten
         self.free: list[int] = []
@@ -67,9 +73,9 @@ class FileTable(Table):
         return torch.from_numpy(np.array(self.map[self.slot[index]]))
 
     def __setitem__(self, index: int, row: Tensor) -> None:
-        if index not in self.fresh:
+        if index not in self.fresh or self.shared:
             if index in self.slot:
-                self.old.append(self.slot[index])
+                (self.replaced if index in self.fresh else self.old).append(self.slot[index])
             self.slot[index] = self._take()
             self.fresh.add(index)
         assert self.map is not None
@@ -102,7 +108,7 @@ class FileTable(Table):
     def restore(self, saved: dict[str, Any]) -> None:
         """Go back to the rows of a checkpoint."""
         self.slot = {int(i): int(s) for i, s in saved["slot"].items()}
-        self.slots, self.fresh, self.old = int(saved["slots"]), set(), []
+        self.slots, self.fresh, self.old, self.replaced = int(saved["slots"]), set(), [], []
         needed = self.slots * self.width * 4
         if self.slots and (not self.path.exists() or self.path.stat().st_size < needed):
             raise UserError(f"{self.path} is missing or cut short; the checkpoint needs it. Put it back or start anew.")
@@ -110,6 +116,11 @@ class FileTable(Table):
         self.free = [s for s in range(self.slots - 1, -1, -1) if s not in used]
         if self.slots:
             self._open()
+
+    def next_step(self) -> None:
+        """Free what was replaced in the step before."""
+        self.free += self.replaced
+        self.replaced = []
 
     def committed(self) -> None:
         """Free what only the previous checkpoint needed."""
@@ -124,10 +135,11 @@ class Bank:
         folder: Where tables go that do not fit the budget.
         width: Numbers in a row.
         budget: Bytes of host memory for all tables together (of each process).
+        shared: Whether several processes use the folder.
     """
 
-    def __init__(self, folder: Path, width: int, budget: int) -> None:
-        self.folder, self.width, self.budget = folder, width, budget
+    def __init__(self, folder: Path, width: int, budget: int, shared: bool = False) -> None:
+        self.folder, self.width, self.budget, self.shared = folder, width, budget, shared
         self.tables: dict[str, Table] = {}
 
     def table(self, name: str, count: int) -> Table:
@@ -138,8 +150,11 @@ class Bank:
                 self.budget -= needed
                 self.tables[name] = Table(count, self.width)
             else:
-                self.tables[name] = FileTable(self.folder / f"{name}.rows", count, self.width)
+                self.tables[name] = self._file(name, count)
         return self.tables[name]
+
+    def _file(self, name: str, count: int) -> FileTable:
+        return FileTable(self.folder / f"{name}.rows", count, self.width, self.shared)
 
     def save(self) -> dict[str, Any]:
         """Return what a checkpoint must hold of every table."""
@@ -151,8 +166,7 @@ class Bank:
         """Bring back every table as a checkpoint has it, in memory or in the file where it was."""
         for name, entry in saved.items():
             count = int(entry["count"])
-            in_file = entry["file"]
-            table = FileTable(self.folder / f"{name}.rows", count, self.width) if in_file else Table(count, self.width)
+            table = self._file(name, count) if entry["file"] else Table(count, self.width)
             table.restore(entry)
             self.tables[name] = table
 
@@ -160,3 +174,8 @@ class Bank:
         """Tell every table that the last ``save`` is safely on disk."""
         for table in self.tables.values():
             table.committed()
+
+    def next_step(self) -> None:
+        """Tell every table that every rank has finished the step before."""
+        for table in self.tables.values():
+            table.next_step()

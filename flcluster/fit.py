@@ -24,7 +24,7 @@ from flcluster.figures import run_pictures
 from flcluster.interrupt import Interrupt, end_with_parent
 from flcluster.loggers import prepare_loggers, start_loggers
 from flcluster.loops import Loop, make_loop
-from flcluster.memory import keep_freed_memory
+from flcluster.memory import keep_freed_memory, peak_gb
 from flcluster.progress import RunProgress
 from flcluster.recorder import Recorder, write_json
 from flcluster.report import Run
@@ -114,8 +114,9 @@ class ActiveRun:
         fabric.barrier()
         self._load_data()
         budget = int(exp.engine.memory_gb * 2**30)
+        shared = fabric.world_size > 1
         self.fed = Federation(
-            fabric, exp.model, exp.data, lambda width: Bank(exp.run_dir / "bank", width, budget), exp.seed
+            fabric, exp.model, exp.data, lambda width: Bank(exp.run_dir / "bank", width, budget, shared), exp.seed
         )
         self.loop: Loop[Any] = make_loop(exp.algorithm, self.fed, exp.engine.look_ahead, exp.engine.session)
         self.recorder = Recorder(exp.data.num_clients, exp.data.num_clusters, exp.algorithm.extra_metrics)
@@ -186,6 +187,7 @@ class ActiveRun:
             why = f"time limit engine.max_time={engine.max_time}"
         due = now - self.saved >= 60 * engine.checkpoint_minutes
         stop, save = self.fed.ranks.either(why is not None, due and self.main)
+        self.fed.bank.next_step()  # the ranks have just met
         if save and not stop:
             self.save()
         if stop:
@@ -198,8 +200,7 @@ class ActiveRun:
         """Write the checkpoint, the summary and the pictures."""
         self.save()
         self.fabric.call("on_fit_end", loop=self.loop)
-        clusters = self.loop.cluster_accuracies() if why else []
-        summary = self.summary(why, clusters)
+        summary = self.summary(why)
         if self.main:
             write_json(self.exp.run_dir / "summary.json", summary)
             if self.recorder.updates and self.exp.engine.pictures:
@@ -214,12 +215,9 @@ class ActiveRun:
             self.progress.note(f"go on with: flcluster fit --run_dir {self.exp.run_dir} --ckpt_path last")
         return summary
 
-    def summary(self, why: str | None, clusters: list[float]) -> dict[str, Any]:
-        """Return the flat summary of the run so far."""
+    def summary(self, why: str | None) -> dict[str, Any]:
+        """Return the flat summary of the run so far (cluster accuracy as of the last session)."""
         exp, wall = self.exp, self.elapsed + time.monotonic() - self.started
-        found = self.recorder.summary()
-        if clusters:
-            found["cluster_acc"] = sum(clusters) / len(clusters)
         return {
             "algorithm": type(exp.algorithm).__name__,
             "dataset": exp.data.name,
@@ -227,9 +225,10 @@ class ActiveRun:
             "num_clients": exp.data.num_clients,
             "seed": exp.seed,
             "status": f"stopped: {why}" if why else "finished",
-            **found,
+            **self.recorder.summary(),
             "wall_seconds": wall,
             "updates_per_second": self.recorder.updates / max(wall, 1e-9),
+            "peak_memory_gb": peak_gb(),
         }
 
     def save(self) -> None:

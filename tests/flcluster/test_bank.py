@@ -46,6 +46,7 @@ steps = st.lists(
         st.tuples(st.just("write"), st.integers(0, COUNT - 1)),
         st.tuples(st.just("checkpoint"), st.just(0)),
         st.tuples(st.just("resume"), st.just(0)),
+        st.tuples(st.just("next step"), st.just(0)),
     ),
     max_size=60,
 )
@@ -56,7 +57,11 @@ steps = st.lists(
 def test_both_tables_hold_what_was_written(tmp_path_factory, steps):
     """Writes, checkpoints (save, then committed) and resumes from the last one, in any order, against plain dicts."""
     path = tmp_path_factory.mktemp("bank") / "t.rows"
-    for make in (lambda: Table(COUNT, WIDTH), lambda: FileTable(path, COUNT, WIDTH)):
+    for make in (
+        lambda: Table(COUNT, WIDTH),
+        lambda: FileTable(path, COUNT, WIDTH),
+        lambda: FileTable(path, COUNT, WIDTH, shared=True),
+    ):
         path.unlink(missing_ok=True)
         table, model = make(), Model()
         saved, at_save = table.save(), Model()
@@ -68,6 +73,8 @@ def test_both_tables_hold_what_was_written(tmp_path_factory, steps):
                 saved = copied(table.save())
                 table.committed()
                 at_save.rows = dict(model.rows)
+            elif what == "next step":
+                table.next_step()
             else:
                 table = make()
                 table.restore(saved)
@@ -140,13 +147,16 @@ def killed(table, saved, tmp_path):
     return fresh
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_killed_process_finds_the_last_checkpoint(tmp_path, seed):
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_killed_process_finds_the_last_checkpoint(tmp_path, seed, shared):
     """At any moment the file has every row of the last committed checkpoint, however much was written since."""
     draw = np.random.default_rng(seed)
-    table, model = FileTable(tmp_path / "t.rows", COUNT, WIDTH), Model()
+    table, model = FileTable(tmp_path / "t.rows", COUNT, WIDTH, shared), Model()
     saved, at_save = copied(table.save()), model.contents()
     for n in range(300):
+        if draw.random() < 0.5:
+            table.next_step()
         write(table, model, int(draw.integers(COUNT)), n + 1)
         assert contents(killed(table, saved, tmp_path)) == at_save
         if draw.random() < 0.1:
@@ -209,12 +219,38 @@ def test_another_table_on_the_same_file_sees_the_same_writes(tmp_path):
     assert contents(a, 100) == contents(b, 100) == [row(i).tolist() for i in range(100)]
 
 
+def test_a_rank_that_is_behind_still_finds_its_rows(tmp_path):
+    """Within a step another rank may have replaced a row already, several times; the slots agree again afterwards."""
+    ahead, behind = (FileTable(tmp_path / "t.rows", COUNT, WIDTH, shared=True) for _ in range(2))
+    draw = np.random.default_rng(0)
+    held = [[0.0] * WIDTH] * COUNT
+    for step in range(60):
+        writes = [(int(i), 10 * step + j) for j, i in enumerate(draw.integers(COUNT, size=4))]
+        for table in (ahead, behind):
+            table.next_step()
+        for index, value in writes:
+            ahead[index] = row(value)
+        assert contents(behind) == held
+        for index, value in writes:
+            behind[index] = row(value)
+            held[index] = row(value).tolist()
+        assert contents(ahead) == contents(behind) == held
+        assert ahead.slot == behind.slot
+        if step % 7 == 6:
+            for table in (ahead, behind):
+                table.save()
+                table.committed()
+    assert ahead.slots <= 2 * COUNT + 16
+
+
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("count", [9, 60])
-def test_the_file_stays_bounded(tmp_path, count):
+def test_the_file_stays_bounded(tmp_path, count, shared):
     """Two slots a row (one now, one for the checkpoint), and what the last growth added (half of that, or 16)."""
     draw = np.random.default_rng(0)
-    table = FileTable(tmp_path / "t.rows", count, WIDTH)
+    table = FileTable(tmp_path / "t.rows", count, WIDTH, shared)
     for n in range(2000):
+        table.next_step()
         table[int(draw.integers(count))] = row(n)
         if n % 97 == 0:
             table.save()

@@ -39,6 +39,7 @@ def test_it_loads_with_weights_only(path):
     assert torch.load(path, weights_only=True)["position"] == 7
 
 
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 def test_it_never_runs_code(path, tmp_path):
     """A pickle that would create a file when loaded is refused, and creates none."""
 
