@@ -1,9 +1,9 @@
 """Set up flcluster in .venv and run a job in it. Needs nothing but Python 3.10 or newer.
 
-    python3 dev.py quickstart    install, then CDFL and Local on embedded data: a table and pictures
-    python3 dev.py test          install, then lint, type check and tests
-    python3 dev.py slow          install, then the tests that take minutes
-    python3 dev.py bench         install, then the overhead of the engine against a plain PyTorch loop
+python3 dev.py quickstart    install, then CDFL and Local on embedded data: a table and pictures
+python3 dev.py test          install, then lint, type check and tests
+python3 dev.py slow          install, then the tests that take minutes
+python3 dev.py bench         install, then the overhead of the engine against a plain PyTorch loop
 """
 
 import hashlib

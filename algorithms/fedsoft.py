@@ -27,7 +27,10 @@ class FedSoftState:
 
 @dataclass(frozen=True, kw_only=True)
 class FedSoftAsync(UploadAlgorithm[FedSoftState]):
-    """Each client measures its mixture μ with the K models it received, and uploads it with its own model."""
+    """Each client measures its mixture μ with the K models it received, and uploads it with its own model.
+
+    A client whose upload was refused has received nothing new: it keeps the μ it measured last.
+    """
 
     rho: float = 0.1
     """Weight of the pull towards the cluster models, Σ_k μ_k·‖v − w_k‖²·ρ/2."""
@@ -72,7 +75,8 @@ class FedSoftAsync(UploadAlgorithm[FedSoftState]):
         """β_k = β0·μ_k·β2_k; the client forms Σ_k μ_k·w_k itself."""
         assert up.carry is not None
         t, shares, clusters = state.epoch + 1, up.carry, state.clusters
-        deprecated = t - up.last_sync > (self.max_staleness or fed.data.num_clients)
+        limit = fed.data.num_clients if self.max_staleness is None else self.max_staleness
+        deprecated = t - up.last_sync > limit
         if not deprecated:
             staleness = torch.full((len(clusters),), t - up.last_sync)
             ratios = soft_ratios(shares, staleness, beta0=self.beta0, a=self.a, b=self.b)

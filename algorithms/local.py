@@ -21,6 +21,7 @@ class Local(UploadAlgorithm[LocalState]):
     """Clients never upload; each goes on from its own model on its new data, at the same times as the others would."""
 
     state_type: ClassVar[type] = LocalState
+    sends: ClassVar[bool] = False
 
     def init(self, fed: Federation) -> LocalState:
         """Begin with the mean of the pre-trained cluster models, like every method here."""

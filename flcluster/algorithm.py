@@ -115,6 +115,9 @@ class UploadAlgorithm(Algorithm[S]):
     arrivals: Arrivals = field(default_factory=UniformArrivals)
     """Which client uploads when."""
 
+    sends: ClassVar[bool] = True
+    """Whether models travel at all."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least("pretrain_epochs", self.pretrain_epochs, 0)
@@ -197,7 +200,8 @@ class RoundAlgorithm(Algorithm[S]):
         """Measure each participant's own model on its test set, where it was trained."""
 
         def observe(worker: Worker, job: Job, trained: Trained) -> dict[str, Any]:
-            return {"accuracy": accuracy(worker.per_sample(trained.row, fed.data.shard(job.client, t).test))}
+            right = accuracy(worker.per_sample(trained.row, fed.data.shard(job.client, t).test))
+            return {"accuracy": right, "finite": all_finite(trained.row)}
 
         return observe
 

@@ -60,6 +60,7 @@ class FileTable(Table):
         self.fresh: set[int] = set()  # rows written since the last checkpoint: their slot may be overwritten
         self.free: list[int] = []
         self.old: list[int] = []  # slots the last checkpoint still needs
+        self.freed: list[int] = []  # slots only the checkpoint before the one being written needs
         self.slots = 0
         self.map: np.memmap[Any, np.dtype[np.float32]] | None = None
 
@@ -103,12 +104,14 @@ class FileTable(Table):
         """Return which slot holds which row; the rows themselves are in the file."""
         if self.map is not None:
             self.map.flush()
+        self.freed, self.old, self.fresh = self.freed + self.old, [], set()
         return {"slot": dict(self.slot), "slots": self.slots}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go back to the rows of a checkpoint."""
         self.slot = {int(i): int(s) for i, s in saved["slot"].items()}
-        self.slots, self.fresh, self.old, self.replaced = int(saved["slots"]), set(), [], []
+        self.slots, self.fresh = int(saved["slots"]), set()
+        self.old, self.freed, self.replaced = [], [], []
         needed = self.slots * self.width * 4
         if self.slots and (not self.path.exists() or self.path.stat().st_size < needed):
             raise UserError(f"{self.path} is missing or cut short; the checkpoint needs it. Put it back or start anew.")
@@ -124,8 +127,8 @@ class FileTable(Table):
 
     def committed(self) -> None:
         """Free what only the previous checkpoint needed."""
-        self.free += self.old
-        self.old, self.fresh = [], set()
+        self.free += self.freed
+        self.freed = []
 
 
 class Bank:
@@ -167,6 +170,8 @@ class Bank:
         for name, entry in saved.items():
             count = int(entry["count"])
             table = self._file(name, count) if entry["file"] else Table(count, self.width)
+            if not entry["file"] and name not in self.tables:
+                self.budget -= count * self.width * 4
             table.restore(entry)
             self.tables[name] = table
 

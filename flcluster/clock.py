@@ -83,7 +83,7 @@ class PermutationArrivals(Arrivals):
     def schedule(self, clients: int, total: int, seed: int, work: Workload) -> Schedule:
         """Draw one permutation a session."""
         draw = rng(seed, "arrivals")
-        sessions = [draw.permutation(clients) for _ in range(-(-total // clients))]
+        sessions = [draw.permutation(clients) for _ in range(max(1, -(-total // clients)))]
         return Schedule(np.concatenate(sessions)[:total].astype(np.int64), _ticks(total))
 
 

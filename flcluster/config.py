@@ -129,6 +129,8 @@ def plan_fit(argv: list[str]) -> Plan:
     parser = fit_parser()
     if checkpoint is not None and not option(argv, "config"):
         argv = ["--config", str(_config_of(run_dir)), *argv]
+    for path in option(argv, "config"):
+        _check_yaml(Path(path))
     settings = parser.parse_args(argv)
     if checkpoint is not None:
         assert run_dir is not None
@@ -139,6 +141,14 @@ def plan_fit(argv: list[str]) -> Plan:
     elif (run_dir / "checkpoints").exists():
         raise UserError(f"run_dir {run_dir} already holds a run: add --ckpt_path last to go on, or name another one")
     return Plan(parser, settings, run_dir, checkpoint)
+
+
+def _check_yaml(path: Path) -> None:
+    """Refuse a config file that is missing or is not YAML, by its name."""
+    try:
+        yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"--config {path} cannot be read: {' '.join(str(error).split())}") from error
 
 
 def _resumed(argv: list[str]) -> tuple[Path | None, Path | None]:

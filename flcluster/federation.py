@@ -1,15 +1,18 @@
 """What a method may ask for: train these jobs, score these models. All rank and device logic is behind it."""
 
+import inspect
+import math
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import torch
 from lightning import LightningModule
 from lightning.fabric import Fabric
 from scipy.optimize import linear_sum_assignment
-from torch import Tensor
+from torch import Tensor, nn
 
 from flcluster.bank import Bank, Table
 from flcluster.data import FederatedDataModule, View
@@ -119,7 +122,8 @@ class Federation:
             return [self.accuracy(row, test) for row, test in zip(models, tests, strict=True)]
         table = np.array([[self.accuracy(row, test) for test in tests] for row in models])
         which, cluster = linear_sum_assignment(table, maximize=True)
-        return [float(table[which[i], cluster[i]]) for i in np.argsort(cluster)]
+        matched = dict(zip(cluster.tolist(), which.tolist(), strict=True))
+        return [float(table[matched[k], k]) if k in matched else math.nan for k in range(len(tests))]
 
 
 def mean_loss(scores: Tensor) -> float:
@@ -132,10 +136,19 @@ def accuracy(scores: Tensor) -> float:
     return float(scores[1].double().mean())
 
 
+def _rebuilds(kind: type, hparams: dict[str, Any]) -> bool:
+    """Say whether hyper-parameters alone build a module: none of them is a module, and none is missing."""
+    try:
+        inspect.signature(kind).bind(**hparams)
+    except TypeError:
+        return False
+    return not any(isinstance(value, nn.Module) for value in hparams.values())
+
+
 def built_anew(module: LightningModule) -> LightningModule:
     """Construct the same module again with fresh random weights: from its saved hyper-parameters if it has them."""
-    hparams = getattr(module, "hparams", None)
-    if hparams:
+    hparams = dict(getattr(module, "hparams", None) or {})
+    if hparams and _rebuilds(type(module), hparams):
         return type(module)(**hparams)
     copy = deepcopy(module)
     for part in copy.modules():

@@ -53,7 +53,7 @@ def build(plan: Plan) -> Experiment:
     restored = load_checkpoint(plan.checkpoint) if plan.checkpoint else None
     ids = prepare_loggers(plan.settings, plan.run_dir, restored["logger_ids"] if restored else {})
     config = yaml.safe_load(plan.text)
-    made: Namespace = plan.parser.instantiate(plan.settings)
+    made = instantiated(plan)
     loggers = made.logger if isinstance(made.logger, list) else [made.logger] if made.logger else []
     return Experiment(
         seed=made.seed_everything,
@@ -71,6 +71,18 @@ def build(plan: Plan) -> Experiment:
     )
 
 
+def instantiated(plan: Plan) -> Namespace:
+    """Build the configured objects; what their constructors refuse is the user's to fix."""
+    try:
+        made: Namespace = plan.parser.instantiate(plan.settings)
+    except (ValueError, TypeError) as error:
+        root: BaseException = error
+        while root.__cause__ or root.__context__:  # the parser wraps what a constructor said
+            root = root.__cause__ or root.__context__ or root
+        raise UserError(f"cannot build what the configuration names: {root}") from error
+    return made
+
+
 def fit(exp: Experiment) -> dict[str, Any]:
     """Run an experiment to its end, or to the point where it is stopped, and return its summary."""
     fabric = launch(exp)
@@ -84,14 +96,18 @@ def fit(exp: Experiment) -> dict[str, Any]:
 def launch(exp: Experiment) -> Fabric:
     """Start the processes and agree on where the run lives."""
     c = exp.fabric
-    fabric = Fabric(
-        accelerator=c.accelerator,
-        devices=c.devices,
-        num_nodes=c.num_nodes,
-        strategy=c.strategy,
-        precision=c.precision,  # type: ignore[arg-type]
-        callbacks=list(exp.callbacks),
-    )
+    try:
+        fabric = Fabric(
+            accelerator=c.accelerator,
+            devices=c.devices,
+            num_nodes=c.num_nodes,
+            strategy=c.strategy,
+            precision=c.precision,  # type: ignore[arg-type]
+            callbacks=list(exp.callbacks),
+        )
+    except (ValueError, TypeError, RuntimeError, ImportError) as error:
+        given = ", ".join(f"{name}={value!r}" for name, value in vars(c).items())
+        raise UserError(f"fabric ({given}): {error}") from error
     fabric.launch()
     end_with_parent(fabric)
     keep_freed_memory()

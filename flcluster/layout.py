@@ -83,18 +83,27 @@ class Layout:
     def state_dict(self, row: Tensor) -> dict[str, Tensor]:
         """Turn a row into an ordinary state dict (integer buffers as the module has them)."""
         state = {name: value.detach().clone() for name, value in self.module.state_dict().items()}
-        for entry in self.entries:
-            if entry.name in state:
-                state[entry.name] = entry.view(row).detach().clone(memory_format=torch.contiguous_format)
+        tensors = {
+            **dict(self.module.named_parameters(remove_duplicate=False)),
+            **dict(self.module.named_buffers(remove_duplicate=False)),
+        }
+        place = {entry.view(self.row).data_ptr(): entry for entry in self.entries}  # tied weights share a place
+        for name in state:
+            entry = place.get(tensors[name].data_ptr()) if name in tensors else None
+            if entry is not None:
+                state[name] = entry.view(row).detach().clone(memory_format=torch.contiguous_format)
         return state
 
     def flat_optimizer(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
         """Rebuild an element-wise optimiser on the one flat parameter: the same steps in a few kernels.
 
-        Optimisers that look at single tensors, have several groups or leave parameters out are returned as they are.
+        Optimisers that look at single tensors, have several groups, or leave parameters out or frozen are returned as
+        they are.
         """
+        frozen = any(not p.requires_grad for p in self.module.parameters())
         covers = sum(p.numel() for group in optimizer.param_groups for p in group["params"])
-        if type(optimizer) not in _ELEMENTWISE or len(optimizer.param_groups) > 1 or covers != self.num_parameters:
+        whole = len(optimizer.param_groups) == 1 and covers == self.num_parameters and not frozen
+        if type(optimizer) not in _ELEMENTWISE or not whole:
             return optimizer
         accepted = inspect.signature(type(optimizer)).parameters
         kwargs = {k: v for k, v in optimizer.defaults.items() if k in accepted}

@@ -229,8 +229,9 @@ class UploadLoop(Loop[S]):
         )
         if reply is None:  # the client keeps its last model
             after = self.fed.accuracy(up.start, shard.test)
+            cost = wire if self.algorithm.sends else 0
             return Exchange(
-                **common, status="refused", acc_after=after, uploaded=wire, downloaded=wire, client_compute=train_cost
+                **common, status="refused", acc_after=after, uploaded=cost, downloaded=cost, client_compute=train_cost
             )
         after = before if reply.row is up.row else self.fed.accuracy(reply.row, shard.test)
         return Exchange(
@@ -283,8 +284,8 @@ class RoundLoop(Loop[S]):
                     cycle=t,
                     samples=trained.size,
                     staleness=1,
-                    status="accepted",
-                    acc_before=trained.seen["accuracy"],
+                    status="accepted" if trained.seen["finite"] else "refused",
+                    acc_before=trained.seen["accuracy"] if trained.seen["finite"] else math.nan,
                     acc_after=self.fed.accuracy(done.models[done.model_of[i]], shard.test),
                     loss=trained.loss,
                     true=shard.mixture,

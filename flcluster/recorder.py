@@ -3,11 +3,13 @@
 import json
 import math
 import os
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from flcluster.errors import UserError
 from flcluster.loops import Exchange
 
 TOTALS = ("refused", "upload_bytes", "download_bytes", "client_compute", "server_compute")
@@ -19,6 +21,8 @@ class CsvFile:
     def __init__(self, path: Path | None, columns: list[str], position: int | None) -> None:
         self.columns = columns
         if path is not None and position is not None:
+            if not path.exists() or path.stat().st_size < position:
+                raise UserError(f"{path} is missing or shorter than the checkpoint left it: the run cannot go on")
             os.truncate(path, position)
         self.file = open(path or os.devnull, "w" if position is None else "a", encoding="utf-8")  # noqa: SIM115
         if position is None:
@@ -40,7 +44,7 @@ def cell(value: Any) -> str:
     """Write one value so that reading it back gives the same value."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
-    return repr(value) if isinstance(value, float) else str(value)
+    return repr(float(value)) if isinstance(value, float) else str(value)
 
 
 class Recorder:
@@ -111,8 +115,9 @@ class Recorder:
         """Write one row of metrics and return what loggers should get."""
         means = {name: sum(v) / len(v) for name, v in self.pending.items()}
         if clusters:
+            stood_for = [acc for acc in clusters if not math.isnan(acc)]  # fewer models than clusters leave some out
             means |= {f"cluster_acc_{k}": acc for k, acc in enumerate(clusters)}
-            means["cluster_acc"] = self.cluster_last = sum(clusters) / len(clusters)
+            means["cluster_acc"] = self.cluster_last = sum(stood_for) / len(stood_for)
             if self.updates:
                 self.cluster_sum, self.sessions = self.cluster_sum + self.cluster_last, self.sessions + 1
         row = {"update": self.updates, "epoch": epoch, "time": time, **means, **self.totals}
@@ -148,8 +153,7 @@ class Recorder:
     def save(self) -> dict[str, Any]:
         """Return what a checkpoint must hold, file positions included."""
         names = ("updates", "totals", "counts", "kl_sum", "cluster_sum", "sessions", "cluster_last", "shown")
-        kept: dict[str, Any] = {name: getattr(self, name) for name in names}
-        kept["last"], kept["pending"] = self.last.clone(), {k: list(v) for k, v in self.pending.items()}
+        kept: dict[str, Any] = {name: deepcopy(getattr(self, name)) for name in (*names, "last", "pending")}
         kept["positions"] = {"clients": self.clients.position(), "metrics": self.metrics.position()}
         return kept
 

@@ -3,15 +3,16 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from lightning import LightningModule
 from lightning.fabric import Fabric
-from torch import Tensor
+from torch import Tensor, nn
 
 from flcluster.data import View
+from flcluster.errors import UserError
 from flcluster.layout import Layout
 from flcluster.seeds import rng, torch_seed
 
@@ -61,13 +62,14 @@ class Worker:
         self.fabric, self.seed = fabric, seed
         self.module = module.to(fabric.device)
         self.layout = Layout(self.module)
-        self.loss: Callable[..., Tensor] = getattr(module, "loss", F.cross_entropy)
+        self.loss = _loss_of(module)
         optimizer = self.layout.flat_optimizer(_single_optimizer(module))
         self.rates = [group["lr"] for group in optimizer.param_groups]
         self.scaler: Any = getattr(fabric.strategy.precision, "scaler", None)
         self.scaler_start = self.scaler.state_dict() if self.scaler else {}
         self.bare_optimizer = optimizer
         self.optimizer: Any = fabric.setup_optimizers(optimizer) if self.scaler else optimizer
+        self.counters = [(b, b.clone()) for b in module.buffers() if not b.is_floating_point()]
         self.cut: dict[View, list[View]] = {}
         self.pinned: dict[View, tuple[Tensor, Tensor]] = {}
 
@@ -121,7 +123,9 @@ class Worker:
         self.bare_optimizer.state.clear()
         for group, lr in zip(self.bare_optimizer.param_groups, self.rates, strict=True):
             group["lr"] = lr * lr_factor
-        if self.scaler:  # a job must not feel what was trained before it
+        for buffer, first in self.counters:  # a job must not feel what was trained before it
+            buffer.copy_(first)
+        if self.scaler:
             self.scaler.load_state_dict(self.scaler_start)
 
     # evaluation -------------------------------------------------------------------------------------------------
@@ -158,8 +162,20 @@ class Worker:
         return (x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x), y.to(self.fabric.device)
 
 
+def _loss_of(module: LightningModule) -> Callable[..., Tensor]:
+    """Return the module's ``loss(logits, y, reduction=…)``, or cross-entropy if it has none of its own."""
+    loss = getattr(module, "loss", None)
+    if loss is None or type(loss) is nn.CrossEntropyLoss:
+        return F.cross_entropy
+    if isinstance(loss, nn.Module):
+        raise UserError(
+            f"{type(module).__name__}.loss must be a method loss(logits, y, reduction='mean'), not a module"
+        )
+    return cast(Callable[..., Tensor], loss)
+
+
 def _single_optimizer(module: LightningModule) -> torch.optim.Optimizer:
     made = module.configure_optimizers()
     if not isinstance(made, torch.optim.Optimizer):
-        raise TypeError(f"{type(module).__name__}.configure_optimizers must return one torch optimiser, got {made!r}")
+        raise UserError(f"{type(module).__name__}.configure_optimizers must return one torch optimiser, got {made!r}")
     return made

@@ -167,7 +167,6 @@ def test_a_killed_process_finds_the_last_checkpoint(tmp_path, seed, shared):
             saved, at_save = new, model.contents()
 
 
-@pytest.mark.xfail(strict=True, reason="rows written since the last commit are overwritten in place after save")
 def test_writes_between_save_and_committed(tmp_path):
     """A checkpoint that was saved but not yet declared committed is whole too, and so is the one before it."""
     table, model = FileTable(tmp_path / "t.rows", COUNT, WIDTH), Model()
@@ -316,7 +315,6 @@ def test_a_bank_comes_back_from_a_checkpoint(tmp_path):
     assert 1 not in back.table("b", COUNT)
 
 
-@pytest.mark.xfail(strict=True, reason="Bank.restore does not count tables against the budget")
 def test_restored_tables_count_against_the_budget(tmp_path):
     bank = Bank(tmp_path, WIDTH, 100)
     bank.table("a", 4)[0] = row(1)

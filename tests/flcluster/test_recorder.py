@@ -76,7 +76,6 @@ def test_none_and_nan_are_empty():
     assert (cell(None), cell(math.nan), cell(0), cell(0.0)) == ("", "", "0", "0.0")
 
 
-@pytest.mark.xfail(strict=True, reason="repr of numpy.float64")
 def test_numpy_floats_are_floats():
     """A method's extra number may come from NumPy, whose repr is not a number."""
     assert float(cell(np.float64(0.1))) == 0.1
@@ -262,7 +261,6 @@ def test_a_resumed_run_leaves_the_same_files(tmp_path):
     assert len(read(whole / "metrics.csv")) == 5
 
 
-@pytest.mark.xfail(strict=True, reason="Recorder.save hands out its own dicts")
 def test_what_was_saved_does_not_change_afterwards(recorder):
     recorder.add(exchange(0, 0.2, 0.4), 1)
     saved = recorder.save()
@@ -275,7 +273,6 @@ def test_what_was_saved_does_not_change_afterwards(recorder):
     assert summary["client_acc_after"] == 0.4
 
 
-@pytest.mark.xfail(strict=True, reason="os.truncate on a missing or shorter file")
 @pytest.mark.parametrize("harm", ["missing", "short"])
 def test_a_lost_csv_is_the_users_to_know(tmp_path, harm):
     """A file that no longer reaches the checkpoint cannot be gone on with: no zero bytes, no traceback."""

@@ -172,7 +172,6 @@ def test_a_client_that_is_not_finite_is_left_out(federation, blobs, mlp, plain):
     assert len(exchanges) == 6
 
 
-@pytest.mark.xfail(strict=True, reason="RoundLoop reports every client as accepted")
 def test_a_client_that_was_left_out_is_reported(federation, blobs):
     """As an upload method does: refused, and without an accuracy of a model that is not one."""
     exchanges = make(federation, FedAvg(**COMMON), data=spoil(blobs(), 2)).advance()
@@ -221,7 +220,6 @@ class Ignoring(LightningModule):
         return torch.optim.SGD(self.parameters(), self.hparams["lr"])
 
 
-@pytest.mark.xfail(strict=True, reason="built_anew calls the class with hparams that hold, or lack, the network")
 @pytest.mark.filterwarnings("ignore:Attribute 'net'")
 @pytest.mark.parametrize("cls", [Wrapper, Ignoring])
 def test_a_module_that_was_given_its_network(cls, federation):

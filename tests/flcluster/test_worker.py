@@ -140,7 +140,6 @@ def test_two_groups_train_like_pytorch(fabric, points, plain, mlp):
     equal_states(worker, trained.row, expected, 1e-6)
 
 
-@pytest.mark.xfail(strict=True, reason="flat_optimizer covers frozen parameters")
 def test_frozen_parameters_are_not_trained(fabric, points, mlp):
     """Neither by weight decay nor by a pull towards somewhere else."""
     module = mlp(weight_decay=0.1)
@@ -168,7 +167,6 @@ def test_what_was_trained_before_does_not_matter(fabric, points, optimizer):
     assert first.loss == again.loss
 
 
-@pytest.mark.xfail(strict=True, reason="integer buffers are not reset between jobs")
 def test_a_cumulative_batch_norm_starts_anew(fabric, points):
     """momentum=None averages by num_batches_tracked, an integer that is no part of a row."""
     module = cnn()
@@ -226,7 +224,6 @@ def test_a_module_without_a_loss_and_repeatable_dropout(fabric, points, plain):
     assert torch.equal(hits, plain_hits)
 
 
-@pytest.mark.xfail(strict=True, reason="Worker.loss takes a module that knows no reduction argument")
 def test_a_loss_that_is_a_torch_module(fabric, points, plain):
     """``self.loss = nn.CrossEntropyLoss()`` is how most Lightning modules are written."""
 

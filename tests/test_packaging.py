@@ -1,0 +1,33 @@
+"""The wheel holds everything: built, installed apart, imported from there."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PROBE = """
+import flcluster, flcluster.modules, flcluster.datamodules, flcluster.algorithms
+from flcluster.cli import main
+from flcluster.tables import list_tables
+from importlib.resources import files
+for module in (flcluster, flcluster.modules, flcluster.datamodules, flcluster.algorithms):
+    assert module.__file__.startswith({target!r}), module.__file__
+assert flcluster.__version__.startswith("0."), flcluster.__version__
+assert len(list_tables()) == 16
+assert (files("flcluster") / "py.typed").is_file()
+assert main(["--version"]) == 0
+"""
+
+
+def test_wheel(tmp_path):
+    source = tmp_path / "source"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(source)], check=True)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(source)]
+    subprocess.run(build, check=True, capture_output=True)
+    target = tmp_path / "target"
+    wheel = str(next(tmp_path.glob("*.whl")))
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), wheel]
+    subprocess.run(pip, check=True)
+    assert sorted(p.name for p in target.iterdir() if p.suffix != ".dist-info") in (["bin", "flcluster"], ["flcluster"])
+    probe = ["-c", f"import sys; sys.path.insert(0, {str(target)!r})\n" + PROBE.format(target=str(target))]
+    subprocess.run([sys.executable, *probe], check=True, cwd=tmp_path)
