@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from flcluster.clock import Arrivals, UniformArrivals
+from flcluster.data import View
 from flcluster.errors import UserError
 from flcluster.federation import Federation, accuracy
 from flcluster.layout import all_finite
@@ -112,6 +113,9 @@ class UploadAlgorithm(Algorithm[S]):
     """Upload-download cycles per client, on average."""
     pretrain_epochs: int = 20
     """Epochs of pre-training of each cluster model on its proxy set, from one common initialisation."""
+    shared_epochs: int = 0
+    """Epochs on the union of all proxy sets before the cluster models part ways (networks that share their early
+    training can be averaged); the papers do not say."""
     arrivals: Arrivals = field(default_factory=UniformArrivals)
     """Which client uploads when."""
 
@@ -121,6 +125,7 @@ class UploadAlgorithm(Algorithm[S]):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least("pretrain_epochs", self.pretrain_epochs, 0)
+        at_least("shared_epochs", self.shared_epochs, 0)
         if not self.cycles > 0:
             raise UserError(f"algorithm.cycles must be positive, got {self.cycles}")
 
@@ -132,13 +137,20 @@ class UploadAlgorithm(Algorithm[S]):
     def pretrained(self, fed: Federation) -> Tensor:
         """Pre-train every cluster model on its proxy set from one common initialisation, ``[K, P]``."""
         start = fed.init_rows(1)[0]
+        if self.shared_epochs:
+            union = View(tuple(part for view in fed.proxies for part in view.parts))
+            (together,) = fed.train([Job(0, start, union, self.shared_epochs, self.batch_size, purpose="shared")])
+            start = together.row
         if self.pretrain_epochs == 0:
             return start.expand(fed.data.num_clusters, -1).clone()
         jobs = [
             Job(k, start, view, self.pretrain_epochs, self.batch_size, purpose="pretrain")
             for k, view in enumerate(fed.proxies)
         ]
-        rows = [trained.row for trained in fed.train(jobs)]
+        rows: list[Tensor] = []
+        for trained in fed.train(jobs):
+            rows.append(trained.row)
+            fed.note(f"pre-trained cluster model {len(rows)} of {len(jobs)}")
         if not all(all_finite(row) for row in rows):
             raise UserError("pre-training gave a model with NaN or infinite weights: lower --model.lr")
         return torch.stack(rows)

@@ -41,6 +41,8 @@ class Federation:
         self.proxies: list[View] = [data.proxy(k) for k in range(data.num_clusters)]
         for view in self.proxies:
             self.worker.pin(view)
+        self.note: Callable[[str], None] = lambda text: None
+        """Says what takes long; the run shows it."""
 
     @property
     def layout(self) -> Layout:

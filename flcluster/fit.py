@@ -51,8 +51,8 @@ class Experiment:
 def build(plan: Plan) -> Experiment:
     """Instantiate what a plan names. No data is read yet."""
     restored = load_checkpoint(plan.checkpoint) if plan.checkpoint else None
+    config = yaml.safe_load(plan.text)  # before the loggers are told what is this run's alone
     ids = prepare_loggers(plan.settings, plan.run_dir, restored["logger_ids"] if restored else {})
-    config = yaml.safe_load(plan.text)
     made = instantiated(plan)
     loggers = made.logger if isinstance(made.logger, list) else [made.logger] if made.logger else []
     return Experiment(
@@ -137,6 +137,7 @@ class ActiveRun:
         self.loop: Loop[Any] = make_loop(exp.algorithm, self.fed, exp.engine.look_ahead, exp.engine.session)
         self.recorder = Recorder(exp.data.num_clients, exp.data.num_clusters, exp.algorithm.extra_metrics)
         self.elapsed = 0.0
+        self.fed.note = lambda text: self.progress.note(text)
         self.progress = RunProgress(
             type(exp.algorithm).__name__, self.loop.total, 0, enabled=self.main and exp.engine.progress
         )

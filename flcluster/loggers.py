@@ -23,7 +23,7 @@ def prepare_loggers(settings: Namespace, run_dir: Path, ids: dict[str, str]) -> 
         if arguments.get("save_dir") in (None, "."):
             arguments.save_dir = str(run_dir)
         if entry.class_path.endswith("WandbLogger") and not (arguments.get("id") or os.environ.get("WANDB_RUN_ID")):
-            kept.setdefault("wandb", secrets.token_hex(4))
+            kept.setdefault("wandb", f"fl{secrets.token_hex(4)}")
             arguments.id, arguments.resume = kept["wandb"], "allow"
     return kept
 

@@ -188,3 +188,4 @@ def test_wandb_offline_and_resumed_with_the_same_id():
     assert main(["fit", "--run_dir", "a", "--ckpt_path", "last", "--engine.max_updates", "null"]) == 0
     folders = sorted(p.name for p in Path("a/wandb").glob("offline-run-*"))
     assert len(folders) >= 1 and all(name.endswith(first) for name in folders)
+    assert first not in Path("a/config.yaml").read_text()
