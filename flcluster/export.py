@@ -1,17 +1,21 @@
 """One model of a run as a plain Lightning checkpoint, for any other Lightning project."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import lightning
 import torch
 from jsonargparse import ArgumentParser
+from lightning import LightningModule
 from torch import Tensor
 
+from flcluster.algorithm import Algorithm
 from flcluster.bank import Bank
 from flcluster.checkpoint import load_checkpoint
 from flcluster.config import fit_parser
+from flcluster.data import FederatedDataModule
 from flcluster.errors import UserError
 from flcluster.layout import Layout
 
@@ -34,48 +38,62 @@ def export(argv: list[str]) -> int:
     return 0
 
 
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """A run as its directory has it: its configured objects and its last checkpoint."""
+
+    run: Path
+    model: LightningModule
+    data: FederatedDataModule
+    algorithm: Algorithm[Any]
+    content: dict[str, Any]
+
+    @classmethod
+    def load(cls, run: Path) -> "Saved":
+        """Read config.yaml and checkpoints/last.ckpt. No data is read."""
+        content = load_checkpoint(run / "checkpoints" / "last.ckpt")
+        settings = fit_parser()
+        made = settings.instantiate(settings.parse_path(str(run / "config.yaml")))
+        return cls(run, made.model, made.data, made.algorithm, content)
+
+    def models(self) -> Tensor:
+        """Return the server's models; a method with one global model has one."""
+        state = self.algorithm.unpack(self.content["loop"]["state"], torch.device("cpu"))
+        models = self.algorithm.clusters(state)
+        if models is None:
+            models = getattr(state, "models", getattr(state, "model", None))
+        if models is None:
+            raise UserError(f"{type(self.algorithm).__name__} has no model at the server: export a --client's")
+        return models if models.dim() == 2 else models[None]
+
+    def client_model(self, client: int, width: int) -> Tensor:
+        """Return the model a client last received."""
+        bank = Bank(self.run / "bank", width, budget=0)
+        bank.restore(self.content["bank"])
+        table = bank.tables.get("start")
+        if table is None or client not in table:
+            raise UserError(f"--client {client}: the run's checkpoint has no model of this client")
+        return table[client]
+
+
 def write_model(run: Path, cluster: int | None, client: int | None, path: Path) -> None:
     """Find the row in the run's last checkpoint and write it as a Lightning checkpoint."""
-    content = load_checkpoint(run / "checkpoints" / "last.ckpt")
-    settings = fit_parser()
-    made = settings.instantiate(settings.parse_path(str(run / "config.yaml")))
-    layout = Layout(made.model)
-    if cluster is not None:
-        row = cluster_row(made.algorithm, content, cluster)
+    saved = Saved.load(run)
+    layout = Layout(saved.model)
+    if client is not None:
+        row = saved.client_model(client, layout.size)
     else:
-        row = client_row(run, content, int(client or 0), layout.size)
-    saved = {
+        models = saved.models()
+        if cluster is None or not 0 <= cluster < len(models):
+            raise UserError(f"--cluster {cluster}: this run has models 0 to {len(models) - 1}")
+        row = models[cluster]
+    content = {
         "state_dict": layout.state_dict(row),
-        "hyper_parameters": dict(made.model.hparams),
+        "hyper_parameters": dict(saved.model.hparams),
         "pytorch-lightning_version": lightning.__version__,
         "epoch": 0,
-        "global_step": int(content["position"]),
+        "global_step": int(saved.content["position"]),
     }
     temporary = path.with_name(f"{path.name}.tmp")
-    torch.save(saved, temporary)
+    torch.save(content, temporary)
     os.replace(temporary, path)
-
-
-def cluster_row(algorithm: Any, content: dict[str, Any], cluster: int) -> Tensor:
-    """Return a cluster model; a method with one global model has cluster 0."""
-    state = algorithm.unpack(content["loop"]["state"], torch.device("cpu"))
-    models = algorithm.clusters(state)
-    if models is None:
-        shared = getattr(state, "models", getattr(state, "model", None))
-        if shared is None:
-            raise UserError(f"{type(algorithm).__name__} has no cluster or global model: export a --client's")
-        models = shared if shared.dim() == 2 else shared[None]
-    if not 0 <= cluster < len(models):
-        raise UserError(f"--cluster {cluster}: this run has models 0 to {len(models) - 1}")
-    row: Tensor = models[cluster]
-    return row
-
-
-def client_row(run: Path, content: dict[str, Any], client: int, width: int) -> Tensor:
-    """Return the model a client last received."""
-    bank = Bank(run / "bank", width, budget=2**62)
-    bank.restore(content["bank"])
-    table = bank.tables.get("start")
-    if table is None or client not in table:
-        raise UserError(f"--client {client}: the run's checkpoint has no model of this client")
-    return table[client]
