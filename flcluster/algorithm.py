@@ -55,9 +55,10 @@ class Algorithm(ABC, Generic[S]):
         """Turn the state into what a checkpoint can hold."""
         return {f.name: getattr(state, f.name) for f in fields(state)}  # type: ignore[arg-type]
 
-    def unpack(self, saved: dict[str, Any], device: torch.device) -> S:
-        """Bring a state back."""
-        values = {k: v.to(device) if isinstance(v, Tensor) and v.is_floating_point() else v for k, v in saved.items()}
+    def unpack(self, saved: dict[str, Any], row: Tensor) -> S:
+        """Bring a state back: models (rows like ``row``) to the device, small tensors to the host."""
+        is_model = {k: isinstance(v, Tensor) and v.shape[-1:] == row.shape for k, v in saved.items()}
+        values = {k: v.to(row.device) if is_model[k] else v for k, v in saved.items()}
         state: S = self.state_type(**values)
         return state
 

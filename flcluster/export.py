@@ -58,7 +58,7 @@ class Saved:
 
     def models(self) -> Tensor:
         """Return the server's models; a method with one global model has one."""
-        state = self.algorithm.unpack(self.content["loop"]["state"], torch.device("cpu"))
+        state = self.algorithm.unpack(self.content["loop"]["state"], torch.empty(0))
         models = self.algorithm.clusters(state)
         if models is None:
             models = getattr(state, "models", getattr(state, "model", None))

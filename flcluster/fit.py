@@ -1,51 +1,21 @@
-"""One run: set up, go step by step, finish. Every function here runs on every rank."""
+"""One run from its plan: build what is configured, start the processes, drive, finish."""
 
 import os
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
 from jsonargparse import Namespace
-from lightning import LightningModule
 from lightning.fabric import Fabric
 
-from flcluster.algorithm import Algorithm
-from flcluster.bank import Bank
-from flcluster.checkpoint import load_checkpoint, save_checkpoint
-from flcluster.config import EngineConfig, FabricConfig, Plan
-from flcluster.data import FederatedDataModule
+from flcluster.checkpoint import load_checkpoint
+from flcluster.config import Plan
 from flcluster.errors import UserError
-from flcluster.federation import Federation
-from flcluster.figures import run_pictures
 from flcluster.interrupt import Interrupt, end_with_parent
-from flcluster.loggers import prepare_loggers, start_loggers
-from flcluster.loops import Loop, make_loop
-from flcluster.memory import keep_freed_memory, peak_gb
-from flcluster.progress import RunProgress
-from flcluster.recorder import Recorder, write_json
-from flcluster.report import Run
-
-
-@dataclass(eq=False)
-class Experiment:
-    """Everything a run is made of, instantiated."""
-
-    seed: int
-    fabric: FabricConfig
-    engine: EngineConfig
-    data: FederatedDataModule
-    model: LightningModule
-    algorithm: Algorithm[Any]
-    config: dict[str, Any]
-    run_dir: Path
-    loggers: Sequence[Any] = ()
-    callbacks: Sequence[Any] = ()
-    restored: dict[str, Any] | None = None
-    logger_ids: dict[str, str] = field(default_factory=dict)
+from flcluster.loggers import prepare_loggers
+from flcluster.memory import keep_freed_memory
+from flcluster.run import ActiveRun, Experiment
 
 
 def build(plan: Plan) -> Experiment:
@@ -116,181 +86,3 @@ def launch(exp: Experiment) -> Fabric:
         torch.set_num_threads(exp.engine.threads or max(1, (os.cpu_count() or 1) // local))
     exp.run_dir = Path(fabric.broadcast(str(exp.run_dir)))
     return fabric
-
-
-class ActiveRun:
-    """The moving parts of a run and how they are saved together."""
-
-    def __init__(self, exp: Experiment, fabric: Fabric) -> None:
-        self.exp, self.fabric = exp, fabric
-        self.main = fabric.is_global_zero
-        if self.main:
-            (exp.run_dir / "checkpoints").mkdir(parents=True, exist_ok=True)
-            write_config(exp.run_dir / "config.yaml", exp.config)
-        fabric.barrier()
-        self._load_data()
-        budget = int(exp.engine.memory_gb * 2**30)
-        shared = fabric.world_size > 1
-        self.fed = Federation(
-            fabric, exp.model, exp.data, lambda width: Bank(exp.run_dir / "bank", width, budget, shared), exp.seed
-        )
-        self.loop: Loop[Any] = make_loop(exp.algorithm, self.fed, exp.engine.look_ahead, exp.engine.session)
-        self.recorder = Recorder(exp.data.num_clients, exp.data.num_clusters, exp.algorithm.extra_metrics)
-        self.elapsed = 0.0
-        self.fed.note = lambda text: self.progress.note(text)
-        self.progress = RunProgress(
-            type(exp.algorithm).__name__, self.loop.total, 0, enabled=self.main and exp.engine.progress
-        )
-
-    def _load_data(self) -> None:
-        if self.fabric.local_rank == 0:
-            self.exp.data.prepare_data()
-        self.fabric.barrier()
-        self.exp.data.setup("fit")
-
-    @property
-    def last_checkpoint(self) -> Path:
-        """Where this run's checkpoint lies."""
-        return self.exp.run_dir / "checkpoints" / "last.ckpt"
-
-    def begin(self) -> None:
-        """Make the first state, or take up a checkpoint."""
-        self.started = self.saved = time.monotonic()
-        self.stop_at = seconds(self.exp.engine.max_time)
-        folder = self.exp.run_dir if self.main else None
-        if self.exp.restored is None:
-            self.recorder.open(folder, None)
-            self.progress.note(f"writing to {self.exp.run_dir}; preparing the first models")
-            self.loop.begin()
-            self.loggers = start_loggers(self.exp.loggers, self.exp.config) if self.main else []
-            self._session(0.0)
-            self.save()
-        else:
-            self.restore(self.exp.restored)
-            self.recorder.open(folder, self.exp.restored["recorder"]["positions"])
-            self.loggers = start_loggers(self.exp.loggers, self.exp.config) if self.main else []
-            self.progress.note(f"going on in {self.exp.run_dir} at {self.loop.position} of {self.loop.total}")
-        self.progress.start_from(self.loop.position)
-        self.fabric.call("on_fit_start", loop=self.loop)
-
-    def drive(self, interrupt: Interrupt) -> str | None:
-        """Step until the end; return why it stopped early, if it did."""
-        loop, unit = self.loop, "updates" if hasattr(self.loop, "schedule") else "rounds"
-        while loop.position < loop.total:
-            why = self._reason_to_stop(interrupt)
-            if why:
-                return why
-            exchanges = loop.advance()
-            for exchange in exchanges:
-                self.recorder.add(exchange, loop.epoch)
-                if exchange.status == "refused":
-                    self.progress.note(f"refused the upload of client {exchange.client} (not finite or wrong shape)")
-            if loop.position % loop.session == 0 or loop.position == loop.total:
-                self._session(exchanges[-1].time)
-            self.progress.update(loop.position, self.recorder.shown, unit)
-        return None
-
-    def _session(self, at: float) -> None:
-        row = self.recorder.end_session(self.loop.epoch, at, self.loop.cluster_accuracies())
-        for logger in self.loggers:
-            logger.log_metrics(row, step=self.recorder.updates)
-        self.fabric.call("on_session_end", loop=self.loop, metrics=row)
-
-    def _reason_to_stop(self, interrupt: Interrupt) -> str | None:
-        """Agree over all ranks whether to stop, and write a checkpoint when one is due."""
-        engine, now = self.exp.engine, time.monotonic()
-        why = interrupt.reason or self.loop.stop
-        if self.stop_at is not None and now - self.started >= self.stop_at:
-            why = f"time limit engine.max_time={engine.max_time}"
-        due = now - self.saved >= 60 * engine.checkpoint_minutes
-        stop, save = self.fed.ranks.either(why is not None, due and self.main)
-        self.fed.bank.next_step()  # the ranks have just met
-        if save and not stop:
-            self.save()
-        if stop:
-            return self.fed.ranks.agree(why or "another process was told to stop")
-        if engine.max_updates is not None and self.loop.position >= engine.max_updates:
-            return f"engine.max_updates={engine.max_updates}"
-        return None
-
-    def finish(self, why: str | None) -> dict[str, Any]:
-        """Write the checkpoint, the summary and the pictures."""
-        self.save()
-        self.fabric.call("on_fit_end", loop=self.loop)
-        summary = self.summary(why)
-        if self.main:
-            write_json(self.exp.run_dir / "summary.json", summary)
-            if self.recorder.updates and self.exp.engine.pictures:
-                for path in run_pictures(Run.load(self.exp.run_dir)):
-                    self.progress.note(f"drew {path}")
-            for logger in self.loggers:
-                logger.log_hyperparams({f"summary/{k}": v for k, v in summary.items()})
-                logger.finalize("success")
-        self.fabric.barrier()
-        if why:
-            self.progress.note(f"stopped at {self.loop.position} of {self.loop.total}: {why}")
-            self.progress.note(f"go on with: flcluster fit --run_dir {self.exp.run_dir} --ckpt_path last")
-        return summary
-
-    def summary(self, why: str | None) -> dict[str, Any]:
-        """Return the flat summary of the run so far (cluster accuracy as of the last session)."""
-        exp, wall = self.exp, self.elapsed + time.monotonic() - self.started
-        return {
-            "algorithm": type(exp.algorithm).__name__,
-            "dataset": exp.data.name,
-            "num_clusters": exp.data.num_clusters,
-            "num_clients": exp.data.num_clients,
-            "seed": exp.seed,
-            "status": f"stopped: {why}" if why else "finished",
-            **self.recorder.summary(),
-            "wall_seconds": wall,
-            "updates_per_second": self.recorder.updates / max(wall, 1e-9),
-            "peak_memory_gb": peak_gb(),
-        }
-
-    def save(self) -> None:
-        """Write one checkpoint of everything."""
-        content = {
-            "position": self.loop.position,
-            "bank": self.fed.bank.save(),
-            "loop": self.loop.save(),
-            "recorder": self.recorder.save(),
-            "callbacks": [c.state_dict() if hasattr(c, "state_dict") else {} for c in self.exp.callbacks],
-            "logger_ids": self.exp.logger_ids,
-            "elapsed": self.elapsed + time.monotonic() - self.started,
-        }
-        if self.main:
-            save_checkpoint(self.last_checkpoint, content)
-        self.fed.ranks.barrier()
-        self.fed.bank.committed()
-        self.saved = time.monotonic()
-
-    def restore(self, content: dict[str, Any]) -> None:
-        """Bring everything back to a checkpoint's moment."""
-        self.fed.bank.restore(content["bank"])
-        self.loop.restore(content["loop"])
-        self.recorder.restore(content["recorder"])
-        self.elapsed = content["elapsed"]
-        for callback, state in zip(self.exp.callbacks, content["callbacks"], strict=True):
-            if hasattr(callback, "load_state_dict"):
-                callback.load_state_dict(state)
-
-
-def write_config(path: Path, config: dict[str, Any]) -> None:
-    """Write the resolved configuration whole or not at all."""
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-    os.replace(temporary, path)
-
-
-def seconds(text: str | None) -> float | None:
-    """Read HH:MM:SS or DD:HH:MM:SS."""
-    if text is None:
-        return None
-    try:
-        parts = [float(p) for p in text.split(":")]
-        if not 1 <= len(parts) <= 4:
-            raise ValueError
-    except ValueError:
-        raise UserError(f"engine.max_time must be HH:MM:SS or DD:HH:MM:SS, got {text!r}") from None
-    return sum(p * unit for p, unit in zip(reversed(parts), (1, 60, 3600, 86400), strict=False))

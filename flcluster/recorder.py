@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from flcluster.errors import UserError
-from flcluster.loops import Exchange
+from flcluster.loop import Exchange
 
 TOTALS = ("refused", "upload_bytes", "download_bytes", "client_compute", "server_compute")
 

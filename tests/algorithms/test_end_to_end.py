@@ -43,3 +43,16 @@ def test_ifca_finds_the_clusters_that_fedavg_blurs():
     assert ifca["client_acc_after"] > fedavg["client_acc_after"] + 0.02
     assert ifca["cluster_acc"] > 0.9
     assert fedavg["client_acc_after"] > 0.8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", ["1", "2", "3"])
+def test_quickstart_does_not_hang_on_one_seed(seed):
+    cdfl, local = run("CDFL", "--seed_everything", seed), run("Local", "--seed_everything", seed)
+    assert cdfl["client_acc_after"] > local["client_acc_after"]
+
+
+@pytest.mark.slow
+def test_more_cycles_than_the_quickstart_keep_the_order():
+    cdfl, local = (run(method, "--algorithm.cycles", "25") for method in ("CDFL", "Local"))
+    assert cdfl["client_acc_after"] > local["client_acc_after"]

@@ -12,7 +12,8 @@ import yaml
 from flcluster.callbacks import Callback
 from flcluster.cli import main
 from flcluster.config import plan_fit
-from flcluster.fit import build, fit, seconds
+from flcluster.fit import build, fit
+from flcluster.run import seconds
 
 TINY = str(Path(__file__).parents[1] / "tiny.yaml")
 

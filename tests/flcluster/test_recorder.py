@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flcluster.checkpoint import load_checkpoint, save_checkpoint
 from flcluster.errors import UserError
-from flcluster.loops import Exchange
+from flcluster.loop import Exchange
 from flcluster.recorder import CsvFile, Recorder, cell, write_json
 
 EXAMPLES = settings(deadline=None, max_examples=200, database=None)

@@ -14,8 +14,9 @@ from flcluster.algorithms import CA2FL, CCFL, CDFL, FedBuff, FedSoftAsync, Local
 from flcluster.checkpoint import load_checkpoint, save_checkpoint
 from flcluster.clock import RoundRobinArrivals
 from flcluster.errors import UserError
-from flcluster.loops import UploadLoop, make_loop
+from flcluster.loops import make_loop
 from flcluster.recorder import Recorder
+from flcluster.upload_loop import UploadLoop
 
 SEED, EPOCHS, BATCH, PRETRAIN = 11, 2, 16, 2
 COMMON = {"local_epochs": EPOCHS, "batch_size": BATCH, "pretrain_epochs": PRETRAIN, "cycles": 7.0}

@@ -1,0 +1,80 @@
+"""A run in progress, one step at a time, and what is known of each client update."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from torch import Tensor
+
+from flcluster.algorithm import Algorithm
+from flcluster.federation import Federation
+from flcluster.metrics import kl_divergence
+
+S = TypeVar("S")
+
+
+@dataclass(eq=False)
+class Exchange:
+    """What is known of one client update: a row of clients.csv and what the totals need."""
+
+    time: float
+    client: int
+    cycle: int
+    samples: int
+    staleness: int
+    status: str
+    acc_before: float
+    acc_after: float
+    loss: float
+    true: Tensor
+    estimate: Tensor | None = None
+    fresh: bool = False
+    uploaded: int = 0
+    downloaded: int = 0
+    client_compute: int = 0
+    server_compute: int = 0
+    extra: dict[str, float] | None = None
+
+    @property
+    def kl(self) -> float:
+        """KL(true ‖ estimate); NaN without an estimate."""
+        return math.nan if self.estimate is None else float(kl_divergence(self.true.double(), self.estimate.double()))
+
+
+class Loop(ABC, Generic[S]):
+    """A run in progress: a position on the way to ``total``, the method's state, and a step."""
+
+    state: S
+
+    def __init__(self, algorithm: Algorithm[S], fed: Federation, total: int, session: int) -> None:
+        self.algorithm, self.fed = algorithm, fed
+        self.position, self.epoch, self.total = 0, 0, total
+        self.session = session
+        """Steps between two rows of metrics."""
+        self.stop: str | None = None
+        """Set by a callback to end the run: the reason."""
+
+    def begin(self) -> None:
+        """Make the first state."""
+        self.state = self.algorithm.init(self.fed)
+
+    @abstractmethod
+    def advance(self) -> list[Exchange]:
+        """Take one step."""
+
+    def cluster_accuracies(self) -> list[float]:
+        """Return the accuracy of each cluster's model on its cluster; empty for methods without cluster models."""
+        clusters = self.algorithm.clusters(self.state)
+        if clusters is None:
+            return []
+        return self.fed.cluster_accuracies(clusters, self.algorithm.named_clusters)
+
+    def save(self) -> dict[str, Any]:
+        """Return what a checkpoint must hold."""
+        return {"position": self.position, "epoch": self.epoch, "state": self.algorithm.pack(self.state)}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on where a checkpoint stopped."""
+        self.position, self.epoch = saved["position"], saved["epoch"]
+        self.state = self.algorithm.unpack(saved["state"], self.fed.layout.row)
