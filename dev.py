@@ -46,7 +46,13 @@ def install(extra: str) -> None:
 def run(command: list[str]) -> None:
     """Run a command of the environment; stop with its exit code if it fails."""
     print("$", " ".join(command), flush=True)
-    code = subprocess.run([str(BIN / command[0]), *command[1:]], cwd=HERE, check=False).returncode
+    process = subprocess.Popen([str(BIN / command[0]), *command[1:]], cwd=HERE)
+    while True:
+        try:
+            code = process.wait()
+            break
+        except KeyboardInterrupt:  # the job gets it too, and may have something to save
+            continue
     if code:
         raise SystemExit(code)
 

@@ -3,6 +3,16 @@
 from torch import Tensor
 
 
+def update_of(row: Tensor, start: Tensor, model: Tensor, parameters: int) -> Tensor:
+    """What an upload adds: Δ = v − start for parameters; for BatchNorm statistics, behind them, v − current model.
+
+    Summed differences of statistics could make a variance negative; this way a step moves them towards a mean.
+    """
+    delta = row - start
+    delta[parameters:] = row[parameters:] - model[parameters:]
+    return delta
+
+
 def fedbuff_weight(staleness: int, exponent: float = 0.5) -> float:
     """Weight (1 + staleness)^−exponent of a stale update, staleness counted in server versions."""
     return float((1 + staleness) ** -exponent)

@@ -9,7 +9,7 @@ from torch import Tensor
 from flcluster.algorithm import Reply, Upload, UploadAlgorithm, at_least
 from flcluster.federation import Federation
 
-from .buffers import ca2fl_step
+from .buffers import ca2fl_step, update_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,10 +54,14 @@ class CA2FL(UploadAlgorithm[CA2FLState]):
     def upload(self, state: CA2FLState, up: Upload, fed: Federation) -> tuple[CA2FLState, Reply]:
         """acc += Δ_i − h_i; h_i ← Δ_i; after B uploads x ← x + η·(h + acc/B) with the old h."""
         cache = fed.table("cache")
-        delta = up.row - up.start
+        p = fed.layout.num_parameters
+        delta = update_of(up.row, up.start, state.model, p)
         correction = delta - cache[up.client].to(delta)
-        cache[up.client] = delta
+        cached = delta.clone()
+        cached[p:] = 0  # statistics are averaged, not calibrated
+        cache[up.client] = cached
         total, drift = state.total + correction, state.drift + correction / fed.data.num_clients
+        drift[p:] = 0
         new = replace(state, total=total, drift=drift, count=state.count + 1)
         if new.count == self.buffer_size:
             zero = torch.zeros_like(total)

@@ -57,8 +57,9 @@ class CDFL(UploadAlgorithm[CDFLState]):
     distance_bar: Bar = 0.0
     """Subtracted from d2."""
     loss_scale: Literal["mean_equiv", "batch_sum", "mean"] = "mean_equiv"
-    """Unit of l against its bar. batch_sum: sum of batch means, the papers' reading; mean_equiv: 16 × mean loss, which
-    is the same for 2,000 proxies in batches of 128 and does not grow with the proxy set; mean: mean loss."""
+    """Unit of l against its bar. batch_sum: mean loss times the number of batches in a proxy set, the only reading of
+    the papers' bars that works; mean_equiv: 16 × mean loss, the same for 2,000 proxies in batches of 128, but it does
+    not grow with the proxy set; mean: mean loss."""
     clamp: bool = True
     """Clamp values below their bar to zero (false: the formula as printed, which then inverts the order)."""
     threshold: float | Literal["ave"] = "ave"

@@ -32,4 +32,4 @@ class FedAvg(RoundAlgorithm[ModelsState]):
         jobs = [self.job(m, state.models[0], t, fed) for m in clients]
         labels, sizes = [0] * len(jobs), [float(len(job.view)) for job in jobs]
         models, trained = weighted_sums(fed.train(jobs, self.before(fed, t)), labels, sizes, state.models)
-        return replace(state, models=models), Round(trained, labels, models)
+        return replace(state, models=models), Round(trained, row_of=lambda i: models[0])

@@ -9,7 +9,7 @@ from torch import Tensor
 from flcluster.algorithm import Reply, Upload, UploadAlgorithm, at_least
 from flcluster.federation import Federation
 
-from .buffers import buffer_step, fedbuff_weight
+from .buffers import buffer_step, fedbuff_weight, update_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,8 @@ class FedBuff(UploadAlgorithm[FedBuffState]):
     def upload(self, state: FedBuffState, up: Upload, fed: Federation) -> tuple[FedBuffState, Reply]:
         """Buffer the update; step when the buffer is full."""
         behind = state.version - int(state.versions[up.client])
-        total = torch.add(state.total, up.row - up.start, alpha=fedbuff_weight(behind, self.staleness_exponent))
+        delta = update_of(up.row, up.start, state.model, fed.layout.num_parameters)
+        total = torch.add(state.total, delta, alpha=fedbuff_weight(behind, self.staleness_exponent))
         model, count, version = state.model, state.count + 1, state.version
         if count == self.buffer_size:
             model, version, count = buffer_step(model, total, count, self.server_lr), version + 1, 0

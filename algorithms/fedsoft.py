@@ -29,6 +29,7 @@ class FedSoftState:
 class FedSoftAsync(UploadAlgorithm[FedSoftState]):
     """Each client measures its mixture μ with the K models it received, and uploads it with its own model.
 
+    Deprecated uploads count as without an estimate, as CDFL's do, so that the KL of both is over the same uploads.
     A client whose upload was refused has received nothing new: it keeps the μ it measured last.
     """
 

@@ -33,9 +33,13 @@ class IFCA(RoundAlgorithm[ModelsState]):
         """Select, assign by loss on the full local training data, train, average per cluster (plain mean)."""
         clients = self.select(t, fed)
         views = [fed.data.shard(m, t).train for m in clients]
-        labels = [int(fed.per_sample(state.models, view)[:, 0].double().mean(1).argmin()) for view in views]
+        labels = [int(fed.per_sample(state.models, view)[:, 0].cpu().double().mean(1).argmin()) for view in views]
         jobs = [self.job(m, state.models[label], t, fed) for m, label in zip(clients, labels, strict=True)]
         results = fed.train(jobs, self.before(fed, t))
         models, trained = weighted_sums(results, labels, [1.0] * len(jobs), state.models)
-        forwards = [len(models) * len(view) for view in views]
-        return replace(state, models=models), Round(trained, labels, models, len(models), forwards)
+        return replace(state, models=models), Round(
+            trained,
+            row_of=lambda i: models[labels[i]],
+            download_models=len(models),
+            forwards_of=lambda i: len(models) * len(views[i]),
+        )

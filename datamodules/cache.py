@@ -1,6 +1,5 @@
 """Folders of image files decoded once into a tensor file that lies next to them."""
 
-import os
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from PIL import Image
 from torch import Tensor
 
 from flcluster.errors import UserError
+from flcluster.files import replacing
 
 Tensors = dict[str, Tensor]
 
@@ -50,12 +50,8 @@ def _read(path: Path) -> Tensors:
 
 
 def _write(path: Path, tensors: Tensors) -> None:
-    """Write under another name and rename, so that a file of this name is always whole."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        torch.save(tensors, draft)
-        os.replace(draft, path)
+        with replacing(path) as draft:
+            torch.save(tensors, draft)
     except OSError as error:
         raise UserError(f"cannot write the cache {path} ({error}): the folder must be writable once") from error
-    finally:
-        draft.unlink(missing_ok=True)

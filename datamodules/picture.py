@@ -1,6 +1,5 @@
 """A picture of who holds what: samples per client and cluster, classes per client, one image per cluster."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from flcluster.data import FederatedDataModule, Shard, View
+from flcluster.files import replacing
 
 
 def draw_clients(data: FederatedDataModule, path: str | Path, cycle: int = 0, max_clients: int = 120) -> Path:
@@ -100,9 +100,6 @@ def _draw_samples(figure: Any, data: FederatedDataModule, colours: list[Any]) ->
 
 
 def _save(figure: Figure, path: Path) -> Path:
-    """Write under another name and rename: a reader never sees half a picture."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.part")
-    figure.savefig(draft, format="png", dpi=110)
-    os.replace(draft, path)
+    with replacing(path) as draft:
+        figure.savefig(draft, format="png", dpi=110)
     return path

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from flcluster.data import Source
+from flcluster.data import FederatedDataModule, Source
 from flcluster.errors import UserError
 
 from .clustered import ClusteredDataModule
@@ -39,6 +39,8 @@ class RotatedDataModule(ClusteredDataModule):
     ) -> None:
         super().__init__(num_classes=num_classes, input_shape=input_shape, **kwargs)
         self.dataset, self.dataset_kwargs = dataset, dict(dataset_kwargs or {})
+        if type(self).name == FederatedDataModule.name:
+            self.name = dataset.rpartition(".")[2]
         self.mean, self.std = tuple(mean), tuple(std)
         self.image_size, self.stored_shape = image_size, self.input_shape
         self._check_image_arguments()

@@ -1,6 +1,6 @@
 """flcluster: clustered, personalised, asynchronous and decentralised federated learning.
 
-The engine in this package knows no model, dataset or method; those live in
+The engine in this package imports no model, dataset or method; those live in
 :mod:`flcluster.modules`, :mod:`flcluster.datamodules` and :mod:`flcluster.algorithms`.
 """
 

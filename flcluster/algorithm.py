@@ -5,7 +5,7 @@ live in the federation's tables.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -171,13 +171,18 @@ class UploadAlgorithm(Algorithm[S]):
 
 @dataclass(eq=False)
 class Round:
-    """What one round did: who trained, and which model each participant now uses."""
+    """What one round did: who trained, which model each participant now uses, and what it cost."""
 
     trained: list[Trained]
-    model_of: list[int]
-    models: Tensor
+    row_of: Callable[[int], Tensor]
+    """The model that the i-th participant now uses (from the server's models, or from a table of rows)."""
+    upload_models: int = 1
     download_models: int = 1
-    client_forwards: list[int] | None = None
+    """Models each participant sent and received."""
+    forwards_of: Callable[[int], int] = lambda i: 0
+    """Forward passes (samples) of the i-th participant besides training."""
+    extra: dict[str, float] = field(default_factory=dict)
+    """What the method logs beside the common metrics."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ import math
 from typing import Any, Literal
 
 from flcluster.errors import UserError
+from flcluster.recorder import MEASURED
 
 
 class Callback:
@@ -55,11 +56,11 @@ class EarlyStopping(Callback):
 
     def on_session_end(self, loop: Any, metrics: dict[str, float]) -> None:
         """Compare with the best so far."""
-        if not loop.position:
+        known = self.monitor in MEASURED or self.monitor in metrics
+        if not known:
+            raise UserError(f"EarlyStopping.monitor={self.monitor} is no column of metrics.csv")
+        if not loop.position or self.monitor not in metrics:  # not measured in this session
             return
-        if self.monitor not in metrics:
-            known = ", ".join(sorted(metrics))
-            raise UserError(f"EarlyStopping.monitor={self.monitor} is not measured by this run; there are: {known}")
         value = self.sign * metrics[self.monitor]
         if value > self.best + self.min_delta:
             self.best, self.waited = value, 0

@@ -1,25 +1,20 @@
 """Checkpoints: plain dicts of tensors and primitives, written to a temporary name and renamed."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from flcluster.errors import UserError
+from flcluster.files import replacing
 
 VERSION = 1
 
 
 def save_checkpoint(path: Path, content: dict[str, Any]) -> None:
     """Write a checkpoint so that a crash at any moment leaves either the old one or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp")
-    with open(temporary, "wb") as file:
-        torch.save({"version": VERSION, **content}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    with replacing(path) as temporary:
+        torch.save({"version": VERSION, **content}, temporary)
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

@@ -1,11 +1,14 @@
 """The command ``flcluster``: fit, compare, report, data, export, tables."""
 
+import contextlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from flcluster import __version__
 from flcluster.errors import UserError
+from flcluster.ranks import is_main_process
 
 
 def fit_command(argv: list[str]) -> int:
@@ -15,9 +18,17 @@ def fit_command(argv: list[str]) -> int:
     from flcluster.interrupt import exit_code
     from flcluster.report import Run, summary_table, wide_console
 
-    exp = build(plan_fit(argv))
-    summary = fit(exp)
-    if summary["updates"] and exp.engine.table and is_main():
+    plan = plan_fit(argv)
+    try:
+        exp = build(plan)
+        summary = fit(exp)
+    except UserError:
+        with contextlib.suppress(OSError):
+            plan.run_dir.rmdir()  # only if nothing was written
+        raise
+    if not is_main_process():
+        return 0
+    if summary["updates"] and exp.engine.table:
         wide_console().print(summary_table([Run.load(exp.run_dir)]))
     return exit_code(summary["status"])
 
@@ -49,13 +60,14 @@ def report_command(argv: list[str]) -> int:
 
 def data_command(argv: list[str]) -> int:
     """Draw who holds what: takes what fit takes, and --output FILE.png (default clients.png)."""
-    from flcluster.config import fit_parser, with_dashes
+    from flcluster.config import Plan, fit_parser, with_dashes
     from flcluster.datamodules.picture import draw_clients
+    from flcluster.fit import instantiated
 
     parser = fit_parser("flcluster data")
     parser.add_argument("--output", type=str, default="clients.png", help="PNG to write.")
     settings = parser.parse_args(with_dashes(argv))
-    data = parser.instantiate(settings).data
+    data = instantiated(Plan(parser, settings, Path("."), None)).data
     data.prepare_data()
     data.setup("fit")
     draw_clients(data, Path(settings.output))
@@ -98,13 +110,6 @@ def usage() -> str:
     return "usage: flcluster COMMAND …\n\n" + "\n".join(lines) + "\n\nflcluster COMMAND --help tells more."
 
 
-def is_main() -> bool:
-    """Say whether this process may print."""
-    from flcluster.config import is_main_process
-
-    return is_main_process()
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; mistakes of the user become one message and exit code 2."""
     args = list(sys.argv[1:] if argv is None else argv)
@@ -119,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     try:
         return COMMANDS[args[0]](args[1:])
-    except UserError as error:
-        if is_main():
-            print(f"flcluster {args[0]}: {error}", file=sys.stderr)
+    except (UserError, OSError) as error:
+        rank = "" if is_main_process() else f" (rank {os.environ.get('RANK', os.environ.get('LOCAL_RANK'))})"
+        print(f"flcluster {args[0]}{rank}: {error}", file=sys.stderr)
         return 2

@@ -1,5 +1,6 @@
 """Virtual time: which client uploads when. A schedule is drawn whole, so a run is a walk along it."""
 
+import csv
 import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from flcluster.errors import UserError
 from flcluster.seeds import rng
 
 
@@ -112,12 +114,13 @@ class DeviceArrivals(Arrivals):
     """Standard deviation of the logarithm of both."""
     idle: float = 60.0
     """Mean seconds a device waits between cycles."""
+    profiles: str | None = None
+    """CSV file with columns ms_per_sample and mbps, one device a row, that clients take in turn instead of drawing."""
 
     def schedule(self, clients: int, total: int, seed: int, work: Workload) -> Schedule:
         """Simulate the devices with an event queue."""
-        draw = rng(seed, "arrivals")
-        latency = self.ms_per_sample / 1000 * np.exp(draw.normal(0.0, self.spread, clients))
-        transfer = 2 * work.model_bytes * 8 / (self.mbps * 1e6 * np.exp(draw.normal(0.0, self.spread, clients)))
+        ms_per_sample, mbps = self._devices(clients, seed)
+        latency, transfer = ms_per_sample / 1000, 2 * work.model_bytes * 8 / (mbps * 1e6)
 
         def busy(client: int, cycle: int) -> float:
             train = 3 * work.samples(client, cycle) * work.epochs * latency[client]
@@ -131,3 +134,17 @@ class DeviceArrivals(Arrivals):
             who[i] = client
             heapq.heappush(queue, (when[i] + busy(client, cycle + 1), client, cycle + 1))
         return Schedule(who, when)
+
+    def _devices(self, clients: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return each client's milliseconds per sample and megabits per second."""
+        if self.profiles is None:
+            draw = rng(seed, "arrivals")
+            speeds = (np.exp(draw.normal(0.0, self.spread, clients)) for _ in range(2))
+            return self.ms_per_sample * next(speeds), self.mbps * next(speeds)
+        try:
+            with open(self.profiles, encoding="utf-8") as file:
+                rows = [(float(row["ms_per_sample"]), float(row["mbps"])) for row in csv.DictReader(file)]
+            table = np.array(rows)[np.arange(clients) % len(rows)]
+        except (OSError, KeyError, ValueError, ZeroDivisionError) as error:
+            raise UserError(f"{self.profiles} is no CSV with columns ms_per_sample,mbps ({error!r})") from error
+        return table[:, 0], table[:, 1]

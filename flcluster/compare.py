@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from flcluster.report import load_runs, summary_table, wide_console, write_repor
 
 
 def compare(argv: list[str]) -> int:
-    """Run ``flcluster fit`` once per method and seed; finished runs are kept, stopped ones go on."""
+    """Run ``flcluster fit`` once per method and seed; what is there already goes on where it stopped."""
     parser = argparse.ArgumentParser(
         prog="flcluster compare",
         description="Run several methods on the same data and arrivals. Everything else is handed to flcluster fit.",
@@ -42,17 +43,26 @@ def compare(argv: list[str]) -> int:
 
 
 def run_one(run_dir: Path, arguments: list[str]) -> int:
-    """Run or go on with one method in a process of its own; returns its exit code, or 3 if it stopped early."""
-    summary = run_dir / "summary.json"
-    if not finished(summary):
-        resume = ["--ckpt_path", "last"] if (run_dir / "checkpoints" / "last.ckpt").exists() else []
-        command = [sys.executable, "-m", "flcluster", "fit", *arguments, "--run_dir", str(run_dir), *resume]
-        code = subprocess.run([*command, "--engine.table", "false"], check=False).returncode
-        if code:
-            return code
-    return 0 if finished(summary) else 3
+    """Run or go on with one method in a process of its own; returns its exit code, or 3 if it stopped early.
+
+    A finished run is taken up too: other settings are refused, a longer run goes on, the same one ends at once.
+    """
+    resume = ["--ckpt_path", "last"] if (run_dir / "checkpoints" / "last.ckpt").exists() else []
+    command = [sys.executable, "-m", "flcluster", "fit", *arguments, "--run_dir", str(run_dir), *resume]
+    code = wait_for(subprocess.Popen([*command, "--engine.table", "false"]))
+    if code:
+        return code
+    return 0 if json.loads((run_dir / "summary.json").read_text())["status"] == "finished" else 3
 
 
-def finished(summary: Path) -> bool:
-    """Say whether a run has come to its end."""
-    return summary.exists() and json.loads(summary.read_text())["status"] == "finished"
+def wait_for(process: subprocess.Popen[bytes]) -> int:
+    """Wait through Ctrl-C (the run gets it too, and writes its checkpoint) and hand SIGTERM on."""
+    before = signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
+    try:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                continue
+    finally:
+        signal.signal(signal.SIGTERM, before)

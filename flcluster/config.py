@@ -1,10 +1,9 @@
 """From the command line to a resolved configuration: one parser for every command that takes a run's settings."""
 
-import os
 import re
 import time
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,10 @@ from flcluster.algorithm import Algorithm
 from flcluster.callbacks import Callback
 from flcluster.data import FederatedDataModule
 from flcluster.errors import UserError
+from flcluster.ranks import is_main_process
 
 MAY_CHANGE = (
-    r"run_dir|ckpt_path|logger(\..*)?|engine\..*|fabric\.(accelerator|devices|num_nodes|strategy)"
+    r"run_dir|ckpt_path|logger(\..*)?|engine\.(?!session|threads).*|fabric\.(accelerator|devices|num_nodes|strategy)"
     r"|algorithm\.init_args\.(cycles|rounds)"
 )
 
@@ -42,7 +42,7 @@ class FabricConfig:
 
 @dataclass
 class EngineConfig:
-    """How to run; nothing here changes a result."""
+    """How to run. Nothing here changes a result, but for the last bits of sums with other ``threads``."""
 
     look_ahead: int | None = None
     """Clients trained ahead of their upload; default 1 with one process, 4 per process with more."""
@@ -135,12 +135,22 @@ def plan_fit(argv: list[str]) -> Plan:
     if checkpoint is not None:
         assert run_dir is not None
         _refuse_changes(yaml.safe_load(parser.dump(settings)), _config_of(run_dir))
-    elif run_dir is None:
-        configs = option(argv, "config")
-        run_dir = new_directory(Path("runs") / (Path(configs[-1]).stem if configs else "fit"))
-    elif (run_dir / "checkpoints").exists():
-        raise UserError(f"run_dir {run_dir} already holds a run: add --ckpt_path last to go on, or name another one")
+    else:
+        run_dir = _free_directory(settings, argv)
     return Plan(parser, settings, run_dir, checkpoint)
+
+
+def _free_directory(settings: Namespace, argv: list[str]) -> Path:
+    """Return where a new run goes: where it is told to, if no run is there, or a new directory."""
+    if settings.ckpt_path is not None:
+        raise UserError("ckpt_path belongs on the command line: --run_dir DIR --ckpt_path last")
+    if settings.run_dir is None:
+        configs = option(argv, "config")
+        return new_directory(Path("runs") / (Path(configs[-1]).stem if configs else "fit"))
+    run_dir = Path(settings.run_dir)
+    if (run_dir / "checkpoints" / "last.ckpt").exists() or (run_dir / "summary.json").exists():
+        raise UserError(f"run_dir {run_dir} already holds a run: add --ckpt_path last to go on, or name another one")
+    return run_dir
 
 
 def _check_yaml(path: Path) -> None:
@@ -176,10 +186,18 @@ def _config_of(run_dir: Path | None) -> Path:
 
 
 def new_directory(base: Path) -> Path:
-    """Name a directory that does not exist yet (it is made when the run starts)."""
+    """Make a directory that did not exist (other ranks only name one: rank 0 tells them which)."""
     stamp = base / time.strftime("%Y%m%d-%H%M%S")
-    names = (stamp if i == 0 else stamp.with_name(f"{stamp.name}-{i}") for i in range(10_000))
-    return next(path for path in names if not path.exists())
+    for i in count():
+        path = stamp if i == 0 else stamp.with_name(f"{stamp.name}-{i}")
+        if not is_main_process():
+            return path
+        try:
+            path.mkdir(parents=True)
+            return path
+        except FileExistsError:  # another run began in this second
+            continue
+    raise AssertionError("unreachable")
 
 
 def flat(tree: Any, prefix: str = "") -> dict[str, Any]:
@@ -198,9 +216,3 @@ def _refuse_changes(now: dict[str, Any], then_path: Path) -> None:
             f"a resumed run keeps its settings, but these differ from {then_path}:\n{lines}\n"
             "Only the length, devices, engine settings and loggers may change; start a new run for anything else."
         )
-
-
-def is_main_process() -> bool:
-    """Say whether this process is (or will be) rank 0, before Fabric is launched."""
-    ranks = [os.environ.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK")]
-    return all(rank in (None, "0") for rank in ranks)

@@ -1,6 +1,5 @@
 """One model of a run as a plain Lightning checkpoint, for any other Lightning project."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from flcluster.checkpoint import load_checkpoint
 from flcluster.config import fit_parser
 from flcluster.data import FederatedDataModule
 from flcluster.errors import UserError
+from flcluster.files import replacing
 from flcluster.layout import Layout
 
 
@@ -94,6 +94,5 @@ def write_model(run: Path, cluster: int | None, client: int | None, path: Path) 
         "epoch": 0,
         "global_step": int(saved.content["position"]),
     }
-    temporary = path.with_name(f"{path.name}.tmp")
-    torch.save(content, temporary)
-    os.replace(temporary, path)
+    with replacing(path) as temporary:
+        torch.save(content, temporary)

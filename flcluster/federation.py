@@ -4,6 +4,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from flcluster.bank import Bank, Table
 from flcluster.data import FederatedDataModule, View
+from flcluster.errors import UserError
 from flcluster.layout import Layout
 from flcluster.ranks import Ranks
 from flcluster.seeds import torch_seed
@@ -38,11 +40,18 @@ class Federation:
         self.ranks = Ranks(fabric)
         self.worker = Worker(fabric, module, seed)
         self.bank = bank(self.layout.size)
-        self.proxies: list[View] = [data.proxy(k) for k in range(data.num_clusters)]
-        for view in self.proxies:
-            self.worker.pin(view)
         self.note: Callable[[str], None] = lambda text: None
         """Says what takes long; the run shows it."""
+
+    @cached_property
+    def proxies(self) -> list[View]:
+        """The server's proxy sets, kept on the device from the first use on."""
+        views = [self.data.proxy(k) for k in range(self.data.num_clusters)]
+        if not all(map(len, views)):
+            raise UserError("this method needs proxy sets: data.proxy_size must be at least 1")
+        for view in views:
+            self.worker.pin(view)
+        return views
 
     @property
     def layout(self) -> Layout:
@@ -130,12 +139,12 @@ class Federation:
 
 def mean_loss(scores: Tensor) -> float:
     """Mean loss of ``[2, n]`` per-sample scores."""
-    return float(scores[0].double().mean())
+    return float(scores[0].cpu().double().mean())
 
 
 def accuracy(scores: Tensor) -> float:
     """Share of right predictions in ``[2, n]`` per-sample scores."""
-    return float(scores[1].double().mean())
+    return float(scores[1].cpu().double().mean())
 
 
 def _rebuilds(kind: type, hparams: dict[str, Any]) -> bool:

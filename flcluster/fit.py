@@ -12,16 +12,22 @@ from lightning.fabric import Fabric
 from flcluster.checkpoint import load_checkpoint
 from flcluster.config import Plan
 from flcluster.errors import UserError
-from flcluster.interrupt import Interrupt, end_with_parent
+from flcluster.interrupt import Interrupt, end_with_parent, tell_children_their_parent
 from flcluster.loggers import prepare_loggers
 from flcluster.memory import keep_freed_memory
 from flcluster.run import ActiveRun, Experiment
+
+PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 
 
 def build(plan: Plan) -> Experiment:
     """Instantiate what a plan names. No data is read yet."""
     restored = load_checkpoint(plan.checkpoint) if plan.checkpoint else None
-    config = yaml.safe_load(plan.text)  # before the loggers are told what is this run's alone
+    config = {
+        **yaml.safe_load(plan.text),
+        "run_dir": None,
+        "ckpt_path": None,
+    }  # before the loggers are told what is this run's alone
     ids = prepare_loggers(plan.settings, plan.run_dir, restored["logger_ids"] if restored else {})
     made = instantiated(plan)
     loggers = made.logger if isinstance(made.logger, list) else [made.logger] if made.logger else []
@@ -56,16 +62,18 @@ def instantiated(plan: Plan) -> Namespace:
 def fit(exp: Experiment) -> dict[str, Any]:
     """Run an experiment to its end, or to the point where it is stopped, and return its summary."""
     fabric = launch(exp)
-    run = ActiveRun(exp, fabric)
-    with Interrupt() as interrupt, run.progress:
-        run.begin()
-        why = run.drive(interrupt)
-        return run.finish(why)
+    with Interrupt() as interrupt:
+        run = ActiveRun(exp, fabric, interrupt)
+        with run.progress:
+            run.begin()
+            return run.finish(run.drive())
 
 
 def launch(exp: Experiment) -> Fabric:
     """Start the processes and agree on where the run lives."""
     c = exp.fabric
+    if c.precision not in PRECISIONS:
+        raise UserError(f"fabric.precision must be one of {', '.join(PRECISIONS)}, got {c.precision!r}")
     try:
         fabric = Fabric(
             accelerator=c.accelerator,
@@ -78,11 +86,13 @@ def launch(exp: Experiment) -> Fabric:
     except (ValueError, TypeError, RuntimeError, ImportError) as error:
         given = ", ".join(f"{name}={value!r}" for name, value in vars(c).items())
         raise UserError(f"fabric ({given}): {error}") from error
+    tell_children_their_parent()
     fabric.launch()
-    end_with_parent(fabric)
+    end_with_parent()
     keep_freed_memory()
     if exp.engine.threads or "OMP_NUM_THREADS" not in os.environ:
         local = max(1, fabric.world_size // c.num_nodes)
-        torch.set_num_threads(exp.engine.threads or max(1, (os.cpu_count() or 1) // local))
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        torch.set_num_threads(exp.engine.threads or max(1, cores // local))
     exp.run_dir = Path(fabric.broadcast(str(exp.run_dir)))
     return fabric

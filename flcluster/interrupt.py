@@ -7,13 +7,10 @@ import time
 from types import FrameType, TracebackType
 from typing import Any
 
-from lightning.fabric import Fabric
-
-SIGNALS = {
-    signal.SIGINT: "interrupted (Ctrl-C)",
-    signal.SIGTERM: "SIGTERM",
-    signal.SIGUSR1: "SIGUSR1 (the end of the job is near)",
-}
+SIGNALS = {signal.SIGINT: "interrupted (Ctrl-C)", signal.SIGTERM: "SIGTERM"}
+if hasattr(signal, "SIGUSR1"):  # not on Windows
+    SIGNALS[signal.SIGUSR1] = "SIGUSR1 (the end of the job is near)"
+PARENT = "FLCLUSTER_PARENT"
 
 
 def exit_code(status: str) -> int:
@@ -48,12 +45,16 @@ class Interrupt:
         self.reason = SIGNALS[signal.Signals(number)]
 
 
-def end_with_parent(fabric: Fabric) -> None:
+def tell_children_their_parent() -> None:
+    """Leave this process's number to the ranks that Fabric starts from it."""
+    os.environ.setdefault(PARENT, str(os.getpid()))
+
+
+def end_with_parent() -> None:
     """Let a rank that Fabric started end when rank 0 is gone (a killed parent cannot tell its children)."""
-    environment = getattr(fabric.strategy, "cluster_environment", None)
-    if fabric.local_rank == 0 or environment is None or environment.creates_processes_externally:
+    parent = int(os.environ[PARENT])
+    if os.getppid() != parent:
         return
-    parent = os.getppid()
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -20,10 +20,11 @@ def prepare_loggers(settings: Namespace, run_dir: Path, ids: dict[str, str]) -> 
     kept = dict(ids)
     for entry in given if isinstance(given, list) else [given] if given else []:
         arguments = entry.init_args
-        if arguments.get("save_dir") in (None, "."):
+        if "save_dir" in arguments and arguments.save_dir in (None, "."):
             arguments.save_dir = str(run_dir)
-        if entry.class_path.endswith("WandbLogger") and not (arguments.get("id") or os.environ.get("WANDB_RUN_ID")):
-            kept.setdefault("wandb", f"fl{secrets.token_hex(4)}")
+        if entry.class_path.endswith("WandbLogger"):
+            chosen = arguments.get("id") or os.environ.get("WANDB_RUN_ID")
+            kept["wandb"] = kept.get("wandb") or chosen or f"fl{secrets.token_hex(4)}"
             arguments.id, arguments.resume = kept["wandb"], "allow"
     return kept
 
@@ -36,3 +37,10 @@ def start_loggers(loggers: Sequence[Any], config: dict[str, Any]) -> Sequence[An
             logger.experiment.define_metric("update")
             logger.experiment.define_metric("*", step_metric="update")
     return loggers
+
+
+def finish_logger(logger: Any, summary: dict[str, Any]) -> None:
+    """Hand over the final numbers and close."""
+    if isinstance(logger, WandbLogger):
+        logger.experiment.summary.update(summary)
+    logger.finalize("success")

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from torch import Tensor
 
@@ -46,6 +46,8 @@ class Loop(ABC, Generic[S]):
     """A run in progress: a position on the way to ``total``, the method's state, and a step."""
 
     state: S
+    unit: ClassVar[str]
+    """What a step is called."""
 
     def __init__(self, algorithm: Algorithm[S], fed: Federation, total: int, session: int) -> None:
         self.algorithm, self.fed = algorithm, fed

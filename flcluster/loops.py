@@ -1,7 +1,7 @@
 """Which loop a method runs in: upload by upload, or round by round."""
 
 import math
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from flcluster.algorithm import Algorithm, RoundAlgorithm, UploadAlgorithm
 from flcluster.errors import UserError
@@ -16,6 +16,7 @@ class RoundLoop(Loop[S]):
     """Runs the method's rounds one after the other."""
 
     algorithm: RoundAlgorithm[S]
+    unit: ClassVar[str] = "rounds"
 
     def __init__(self, algorithm: RoundAlgorithm[S], fed: Federation, session: int | None) -> None:
         super().__init__(algorithm, fed, algorithm.rounds, session or 1)
@@ -29,7 +30,6 @@ class RoundLoop(Loop[S]):
         out = []
         for i, trained in enumerate(done.trained):
             shard = self.fed.data.shard(trained.client, t)
-            extra_forwards = done.client_forwards[i] if done.client_forwards else 0
             out.append(
                 Exchange(
                     time=float(t + 1),
@@ -39,12 +39,13 @@ class RoundLoop(Loop[S]):
                     staleness=1,
                     status="accepted" if trained.seen["finite"] else "refused",
                     acc_before=trained.seen["accuracy"] if trained.seen["finite"] else math.nan,
-                    acc_after=self.fed.accuracy(done.models[done.model_of[i]], shard.test),
+                    acc_after=self.fed.accuracy(done.row_of(i), shard.test),
                     loss=trained.loss,
                     true=shard.mixture,
-                    uploaded=wire,
+                    uploaded=wire * done.upload_models,
                     downloaded=wire * done.download_models,
-                    client_compute=3 * trained.size * self.algorithm.local_epochs + extra_forwards,
+                    client_compute=3 * trained.size * self.algorithm.local_epochs + done.forwards_of(i),
+                    extra=done.extra,
                 )
             )
         return out

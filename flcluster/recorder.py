@@ -10,8 +10,10 @@ from typing import Any
 import torch
 
 from flcluster.errors import UserError
+from flcluster.files import replacing
 from flcluster.loop import Exchange
 
+MEASURED = ("client_acc_before", "client_acc_after", "cluster_acc", "kl", "fresh_share", "deprecated_share")
 TOTALS = ("refused", "upload_bytes", "download_bytes", "client_compute", "server_compute")
 
 
@@ -67,8 +69,7 @@ class Recorder:
         K = range(self.K)
         per_client = "update,epoch,time,client,cycle,samples,staleness,status,fresh,acc_before,acc_after,loss,kl"
         columns = [*per_client.split(","), *(f"true_{k}" for k in K), *(f"est_{k}" for k in K)]
-        means = ("client_acc_before", "client_acc_after", "cluster_acc", "kl", "fresh_share", "deprecated_share")
-        session = ["update", "epoch", "time", *means, *TOTALS, *self.extra, *(f"cluster_acc_{k}" for k in K)]
+        session = ["update", "epoch", "time", *MEASURED, *TOTALS, *self.extra, *(f"cluster_acc_{k}" for k in K)]
         at = positions or {}
         self.clients = CsvFile(folder and folder / "clients.csv", columns, at.get("clients"))
         self.metrics = CsvFile(folder and folder / "metrics.csv", session, at.get("metrics"))
@@ -166,6 +167,5 @@ class Recorder:
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write a JSON file whole or not at all."""
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

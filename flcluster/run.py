@@ -1,6 +1,5 @@
 """The moving parts of one run, how they advance together and how they are saved together. Runs on every rank."""
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,8 +18,9 @@ from flcluster.data import FederatedDataModule
 from flcluster.errors import UserError
 from flcluster.federation import Federation
 from flcluster.figures import run_pictures
+from flcluster.files import replacing
 from flcluster.interrupt import Interrupt
-from flcluster.loggers import start_loggers
+from flcluster.loggers import finish_logger, start_loggers
 from flcluster.loop import Loop
 from flcluster.loops import make_loop
 from flcluster.memory import peak_gb
@@ -50,14 +50,13 @@ class Experiment:
 class ActiveRun:
     """The moving parts of a run and how they are saved together."""
 
-    def __init__(self, exp: Experiment, fabric: Fabric) -> None:
-        self.exp, self.fabric = exp, fabric
+    def __init__(self, exp: Experiment, fabric: Fabric, interrupt: Interrupt) -> None:
+        self.exp, self.fabric, self.interrupt = exp, fabric, interrupt
         self.main = fabric.is_global_zero
+        self._load_data()
         if self.main:
-            (exp.run_dir / "checkpoints").mkdir(parents=True, exist_ok=True)
             write_config(exp.run_dir / "config.yaml", exp.config)
         fabric.barrier()
-        self._load_data()
         budget = int(exp.engine.memory_gb * 2**30)
         shared = fabric.world_size > 1
         self.fed = Federation(
@@ -66,10 +65,16 @@ class ActiveRun:
         self.loop: Loop[Any] = make_loop(exp.algorithm, self.fed, exp.engine.look_ahead, exp.engine.session)
         self.recorder = Recorder(exp.data.num_clients, exp.data.num_clusters, exp.algorithm.extra_metrics)
         self.elapsed = 0.0
-        self.fed.note = lambda text: self.progress.note(text)
+        self.fed.note = self._note
         self.progress = RunProgress(
             type(exp.algorithm).__name__, self.loop.total, 0, enabled=self.main and exp.engine.progress
         )
+
+    def _note(self, text: str) -> None:
+        """Show what takes long before the first step; being told to stop then leaves nothing to go on from."""
+        if self.interrupt.reason is not None and self.exp.restored is None:
+            raise UserError(f"{self.interrupt.reason} before the first checkpoint: start the run anew")
+        self.progress.note(text)
 
     def _load_data(self) -> None:
         if self.fabric.local_rank == 0:
@@ -98,15 +103,16 @@ class ActiveRun:
             self.restore(self.exp.restored)
             self.recorder.open(folder, self.exp.restored["recorder"]["positions"])
             self.loggers = start_loggers(self.exp.loggers, self.exp.config) if self.main else []
+            self.exp.restored = None  # its rows have been copied
             self.progress.note(f"going on in {self.exp.run_dir} at {self.loop.position} of {self.loop.total}")
         self.progress.start_from(self.loop.position)
         self.fabric.call("on_fit_start", loop=self.loop)
 
-    def drive(self, interrupt: Interrupt) -> str | None:
+    def drive(self) -> str | None:
         """Step until the end; return why it stopped early, if it did."""
-        loop, unit = self.loop, "updates" if hasattr(self.loop, "schedule") else "rounds"
+        loop = self.loop
         while loop.position < loop.total:
-            why = self._reason_to_stop(interrupt)
+            why = self._reason_to_stop()
             if why:
                 return why
             exchanges = loop.advance()
@@ -116,7 +122,7 @@ class ActiveRun:
                     self.progress.note(f"refused the upload of client {exchange.client} (not finite or wrong shape)")
             if loop.position % loop.session == 0 or loop.position == loop.total:
                 self._session(exchanges[-1].time)
-            self.progress.update(loop.position, self.recorder.shown, unit)
+            self.progress.update(loop.position, self.recorder.shown, loop.unit)
         return None
 
     def _session(self, at: float) -> None:
@@ -125,10 +131,10 @@ class ActiveRun:
             logger.log_metrics(row, step=self.recorder.updates)
         self.fabric.call("on_session_end", loop=self.loop, metrics=row)
 
-    def _reason_to_stop(self, interrupt: Interrupt) -> str | None:
+    def _reason_to_stop(self) -> str | None:
         """Agree over all ranks whether to stop, and write a checkpoint when one is due."""
         engine, now = self.exp.engine, time.monotonic()
-        why = interrupt.reason or self.loop.stop
+        why = self.interrupt.reason or self.loop.stop
         if self.stop_at is not None and now - self.started >= self.stop_at:
             why = f"time limit engine.max_time={engine.max_time}"
         due = now - self.saved >= 60 * engine.checkpoint_minutes
@@ -153,8 +159,7 @@ class ActiveRun:
                 for path in run_pictures(Run.load(self.exp.run_dir)):
                     self.progress.note(f"drew {path}")
             for logger in self.loggers:
-                logger.log_hyperparams({f"summary/{k}": v for k, v in summary.items()})
-                logger.finalize("success")
+                finish_logger(logger, summary)
         self.fabric.barrier()
         if why:
             self.progress.note(f"stopped at {self.loop.position} of {self.loop.total}: {why}")
@@ -207,9 +212,8 @@ class ActiveRun:
 
 def write_config(path: Path, config: dict[str, Any]) -> None:
     """Write the resolved configuration whole or not at all."""
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-    os.replace(temporary, path)
+    with replacing(path) as temporary:
+        temporary.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
 
 
 def seconds(text: str | None) -> float | None:

@@ -1,7 +1,7 @@
 """Upload by upload along the clock, with clients trained ahead of their turn."""
 
 import math
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ class UploadLoop(Loop[S]):
     """
 
     algorithm: UploadAlgorithm[S]
+    unit: ClassVar[str] = "updates"
 
     def __init__(
         self, algorithm: UploadAlgorithm[S], fed: Federation, look_ahead: int | None, session: int | None
@@ -40,6 +41,7 @@ class UploadLoop(Loop[S]):
         self.starts = fed.table("start")
         self.synced = torch.zeros(data.num_clients, dtype=torch.int64)
         self.carries: dict[int, Tensor] = {}
+        self.anchored: set[int] = set()
         self.ready: dict[int, tuple[Trained, Shard]] = {}
 
     def advance(self) -> list[Exchange]:
@@ -68,7 +70,7 @@ class UploadLoop(Loop[S]):
 
     def _serve(self, up: Upload) -> Reply | None:
         """Let the method answer; a bad upload is refused and leaves everything as it was."""
-        why = self._refusal(up.row)
+        why = self._refusal(up)
         if why:
             self.fed.fabric.call("on_refused", loop=self, upload=up, why=why)
             return None
@@ -77,18 +79,24 @@ class UploadLoop(Loop[S]):
         self._hand_out(up.client, reply)
         return reply
 
-    def _refusal(self, row: Tensor) -> str | None:
+    def _refusal(self, up: Upload) -> str | None:
+        row = up.row
         if row.shape != self.fed.layout.row.shape:
             return f"has shape {tuple(row.shape)} instead of {tuple(self.fed.layout.row.shape)}"
-        return None if all_finite(row) else "has NaN or infinite values"
+        if not all_finite(row):
+            return "has NaN or infinite values"
+        seen = [torch.as_tensor(value) for value in up.seen.values()]
+        return None if all(bool(value.isfinite().all()) for value in seen) else "has NaN or infinite losses"
 
     def _hand_out(self, client: int, reply: Reply) -> None:
         self.starts[client] = reply.row
         self.synced[client] = self.epoch
         if reply.carry is not None:
             self.carries[client] = reply.carry
+        self.anchored.discard(client)
         if reply.anchor is not None:
             self.fed.table("anchor")[client] = reply.anchor
+            self.anchored.add(client)
 
     def _train_ahead(self) -> None:
         coming = self._known_inputs()
@@ -130,8 +138,7 @@ class UploadLoop(Loop[S]):
 
     def _job(self, n: int, shard: Shard) -> Job:
         client, algorithm = self.clients[n], self.algorithm
-        anchors = self.fed.table("anchor") if "anchor" in self.fed.bank.tables else None
-        anchor = anchors[client] if algorithm.prox and anchors is not None else None
+        anchor = self.fed.table("anchor")[client] if algorithm.prox and client in self.anchored else None
         return Job(
             client,
             self.starts[client],
@@ -180,11 +187,17 @@ class UploadLoop(Loop[S]):
 
     def save(self) -> dict[str, Any]:
         """Add what the clients hold; rows are in the bank, models trained ahead are trained again."""
-        return {**super().save(), "synced": self.synced, "carries": dict(self.carries)}
+        return {
+            **super().save(),
+            "synced": self.synced,
+            "carries": dict(self.carries),
+            "anchored": sorted(self.anchored),
+        }
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on where a checkpoint stopped."""
         super().restore(saved)
         self.synced, self.carries = saved["synced"], dict(saved["carries"])
+        self.anchored = set(saved["anchored"])
         self.starts = self.fed.table("start")
         self.ready.clear()
