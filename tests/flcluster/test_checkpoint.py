@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from flcluster import checkpoint
+from flcluster import checkpoint, files
 from flcluster.checkpoint import load_checkpoint, save_checkpoint
 from flcluster.errors import UserError
 
@@ -86,8 +86,8 @@ def test_a_failing_write_leaves_the_old_one(path, monkeypatch, error):
 def test_the_old_one_is_there_until_the_new_one_is_on_disk(path, monkeypatch):
     """Nothing is renamed before the bytes are synced, and at that moment the new file is whole."""
     save_checkpoint(path, {"position": 1})
-    order, sync, rename = [], checkpoint.os.fsync, checkpoint.os.replace
-    monkeypatch.setattr(checkpoint.os, "fsync", lambda n: (order.append("sync"), sync(n))[1])
+    order, sync, rename = [], files.os.fsync, files.os.replace
+    monkeypatch.setattr(files.os, "fsync", lambda n: (order.append("sync"), sync(n))[1])
 
     def replace(a, b):
         order.append("rename")
@@ -95,7 +95,7 @@ def test_the_old_one_is_there_until_the_new_one_is_on_disk(path, monkeypatch):
         assert torch.load(a, weights_only=True)["position"] == 2
         rename(a, b)
 
-    monkeypatch.setattr(checkpoint.os, "replace", replace)
+    monkeypatch.setattr(files.os, "replace", replace)
     save_checkpoint(path, {"position": 2})
     assert order[:2] == ["sync", "rename"]
 

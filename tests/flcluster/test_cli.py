@@ -99,11 +99,11 @@ def test_links_fill_the_model(tmp_path):
 
 def test_run_directories_never_collide(monkeypatch):
     monkeypatch.setattr("flcluster.config.time.strftime", lambda form: "20260101-000000")
-    first = plan_fit(["--config", TINY]).run_dir
+    first, second, third = (plan_fit(["--config", TINY]).run_dir for _ in range(3))
     assert first == Path("runs/tiny/20260101-000000")
-    first.mkdir(parents=True)
-    second = plan_fit(["--config", TINY]).run_dir
-    assert second.name == "20260101-000000-1"
+    assert (second.name, third.name) == ("20260101-000000-1", "20260101-000000-2")
+    Path("here.yaml").write_text("run_dir: told\n")
+    assert plan_fit(["--config", TINY, "--config", "here.yaml"]).run_dir == Path("told")
 
 
 @pytest.mark.parametrize(
@@ -146,9 +146,11 @@ def test_compare_runs_reports_and_goes_on(capfd):
     assert a["updates"] == b["updates"] == 12
     arrivals = [Path(f"out/{m}/clients.csv").read_text().splitlines() for m in ("CDFL", "Local")]
     assert [row.split(",")[3:6] for row in arrivals[0]] == [row.split(",")[3:6] for row in arrivals[1]]
-    before = Path("out/CDFL/summary.json").stat().st_mtime_ns
-    assert main(argv) == 0
-    assert Path("out/CDFL/summary.json").stat().st_mtime_ns == before
+    before = Path("out/CDFL/clients.csv").read_text()
+    assert main([*argv[:-1], "--algorithm.cycles=3"]) == 0
+    after = Path("out/CDFL/clients.csv").read_text()
+    assert after.startswith(before) and after.count("\n") == before.count("\n") + 6
+    assert main([*argv, "--seed_everything=9"]) == 2
     assert main(["report", "out", "--output", "again"]) == 0
     assert Path("again/report.md").exists()
     assert "Local" in capfd.readouterr().out
