@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from flcluster import seeds
@@ -116,6 +117,10 @@ class ClusteredDataModule(FederatedDataModule):
             for c, k in zip(clusters, tested, strict=True)
         ]
         return Shard(View(tuple(train)), View(tuple(test)), torch.from_numpy(counts / n).float())
+
+    def drifted(self, cycle: int) -> NDArray[np.int64]:
+        """Everyone, at every round but the first, if data are drawn anew."""
+        return np.arange(self.num_clients if self.redraw and cycle else 0)
 
     def proxy(self, cluster: int) -> View:
         """Return the server's proxy set of a cluster (disjoint from every evaluation set)."""

@@ -62,7 +62,11 @@ class ImageSource:
     def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Return normalised float32 inputs and int64 labels at ``index``."""
         x = rotate(self.images.pixels.index_select(0, index), self.angle)
-        return x.mul_(self._scale).add_(self._shift), self.images.labels.index_select(0, index)
+        return self.normalised(x), self.images.labels.index_select(0, index)
+
+    def normalised(self, x: Tensor) -> Tensor:
+        """Scale and normalise float pixels in the stored range, in place."""
+        return x.mul_(self._scale).add_(self._shift)
 
 
 def rotate(pixels: Tensor, angle: float) -> Tensor:

@@ -70,6 +70,29 @@ def load(dataset: str, root: Path, split: Split, kwargs: dict[str, Any], shape: 
     return Images(pixels, torch.as_tensor(labels).long(), getattr(opened, "maximum", 255))
 
 
+def check_image_arguments(
+    shape: tuple[int, ...], mean: tuple[float, ...], std: tuple[float, ...], image_size: int | None
+) -> None:
+    """Refuse a shape, mean, std or size that no image can have."""
+    if len(shape) != 3 or min(shape) < 1:
+        raise UserError(f"data.input_shape is {shape}: give channels, height and width")
+    if image_size is not None and image_size < 1:
+        raise UserError(f"data.image_size is {image_size}: it must be at least 1")
+    if not len(mean) == len(std) == shape[0]:
+        raise UserError(f"data.mean and data.std need {shape[0]} values, one per channel")
+    if min(std) <= 0:
+        raise UserError(f"data.std is {std}: every value must be above 0")
+
+
+def check_labels(images: Images, num_classes: int, split: Split, name: str) -> None:
+    """Refuse labels that do not go from 0 to ``num_classes - 1``."""
+    low, top = int(images.labels.min()), int(images.labels.max())
+    if not 0 <= low <= top < num_classes:
+        raise UserError(
+            f"data.num_classes is {num_classes}, but the {split} labels of {name} go from {low} to {top}: use {top + 1}"
+        )
+
+
 def _read_items(opened: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, list[int]]:
     """Read a dataset that yields (PIL image, label) and keeps nothing in memory itself."""
     size, mode = (shape[2], shape[1]), "L" if shape[0] == 1 else "RGB"

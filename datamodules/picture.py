@@ -4,13 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from flcluster.data import FederatedDataModule, Shard, View
+from flcluster.data import FederatedDataModule, Shard, labels_of
 from flcluster.files import replacing
 
 
@@ -47,17 +46,8 @@ def cluster_counts(shards: list[Shard]) -> np.ndarray:
 
 def class_shares(shards: list[Shard], num_classes: int) -> np.ndarray:
     """Return the share of each class among a client's training samples, ``[clients, classes]``."""
-    counts = np.stack([np.bincount(_labels(shard.train), minlength=num_classes) for shard in shards])
+    counts = np.stack([np.bincount(labels_of(shard.train), minlength=num_classes) for shard in shards])
     return counts / counts.sum(1, keepdims=True)
-
-
-def _labels(view: View) -> np.ndarray:
-    """Return the labels of a view; sources that show their labels need not build any input."""
-    found = []
-    for source, index in view.parts:
-        held = getattr(source, "labels", None)
-        found.append(source.take(index)[1] if held is None else held[index])
-    return torch.cat(found).numpy()
 
 
 def _colours(count: int) -> list[Any]:

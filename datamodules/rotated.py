@@ -8,7 +8,7 @@ from flcluster.errors import UserError
 
 from .clustered import ClusteredDataModule
 from .images import Images, ImageSource
-from .loading import load, open_dataset
+from .loading import check_image_arguments, check_labels, load, open_dataset
 
 
 class RotatedDataModule(ClusteredDataModule):
@@ -43,7 +43,7 @@ class RotatedDataModule(ClusteredDataModule):
             self.name = dataset.rpartition(".")[2]
         self.mean, self.std = tuple(mean), tuple(std)
         self.image_size, self.stored_shape = image_size, self.input_shape
-        self._check_image_arguments()
+        check_image_arguments(self.input_shape, self.mean, self.std, image_size)
         if image_size is not None:
             self.input_shape = (self.input_shape[0], image_size, image_size)
         self._check_square()
@@ -66,25 +66,10 @@ class RotatedDataModule(ClusteredDataModule):
     def sources(self, split: Literal["train", "test"]) -> list[Source]:
         """Load one split: one copy of the images, seen under every rotation."""
         images = self.images(split)
-        if not 0 <= int(images.labels.min()) <= int(images.labels.max()) < self.num_classes:
-            top = int(images.labels.max())
-            raise UserError(
-                f"data.num_classes is {self.num_classes}, but the {split} labels of {self.name} go from "
-                f"{int(images.labels.min())} to {top}: use {top + 1}"
-            )
+        check_labels(images, self.num_classes, split, self.name)
         if self.image_size is not None:
             images = images.resized(self.image_size)
         return [ImageSource(images, self.mean, self.std, angle) for angle in self.angles]
-
-    def _check_image_arguments(self) -> None:
-        if len(self.input_shape) != 3 or min(self.input_shape) < 1:
-            raise UserError(f"data.input_shape is {self.input_shape}: give channels, height and width")
-        if self.image_size is not None and self.image_size < 1:
-            raise UserError(f"data.image_size is {self.image_size}: it must be at least 1")
-        if not len(self.mean) == len(self.std) == self.input_shape[0]:
-            raise UserError(f"data.mean and data.std need {self.input_shape[0]} values, one per channel")
-        if min(self.std) <= 0:
-            raise UserError(f"data.std is {self.std}: every value must be above 0")
 
     def _check_square(self) -> None:
         _, height, width = self.input_shape

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from flcluster.errors import UserError
 
 from .images import Images
+from .known import CIFAR10, CIFAR100, DIGITS, FASHION_MNIST, MNIST
 from .rotated import RotatedDataModule
 
 EMNIST_CLASSES = {"byclass": 62, "bymerge": 47, "balanced": 47, "letters": 26, "digits": 10, "mnist": 10}
@@ -27,11 +28,11 @@ class RotatedDigits(RotatedDataModule):
         self, samples: tuple[int, int] = (40, 120), proxy_size: int = 200, test_size: int = 100, **kwargs: Any
     ) -> None:
         super().__init__(
-            dataset="flcluster.datamodules.digits.Digits",
-            num_classes=10,
-            input_shape=(1, 8, 8),
-            mean=(0.3052,),
-            std=(0.3764,),
+            dataset=DIGITS.dataset,
+            num_classes=DIGITS.num_classes,
+            input_shape=DIGITS.shape,
+            mean=DIGITS.mean,
+            std=DIGITS.std,
             samples=samples,
             proxy_size=proxy_size,
             test_size=test_size,
@@ -46,11 +47,11 @@ class RotatedMNIST(RotatedDataModule):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(
-            dataset="torchvision.datasets.MNIST",
-            num_classes=10,
-            input_shape=(1, 28, 28),
-            mean=(0.1307,),
-            std=(0.3081,),
+            dataset=MNIST.dataset,
+            num_classes=MNIST.num_classes,
+            input_shape=MNIST.shape,
+            mean=MNIST.mean,
+            std=MNIST.std,
             **kwargs,
         )
 
@@ -62,11 +63,11 @@ class RotatedFashionMNIST(RotatedDataModule):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(
-            dataset="torchvision.datasets.FashionMNIST",
-            num_classes=10,
-            input_shape=(1, 28, 28),
-            mean=(0.2860,),
-            std=(0.3530,),
+            dataset=FASHION_MNIST.dataset,
+            num_classes=FASHION_MNIST.num_classes,
+            input_shape=FASHION_MNIST.shape,
+            mean=FASHION_MNIST.mean,
+            std=FASHION_MNIST.std,
             **kwargs,
         )
 
@@ -114,11 +115,11 @@ class RotatedCIFAR10(RotatedDataModule):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(
-            dataset="torchvision.datasets.CIFAR10",
-            num_classes=10,
-            input_shape=(3, 32, 32),
-            mean=(0.4914, 0.4822, 0.4465),
-            std=(0.2470, 0.2435, 0.2616),
+            dataset=CIFAR10.dataset,
+            num_classes=CIFAR10.num_classes,
+            input_shape=CIFAR10.shape,
+            mean=CIFAR10.mean,
+            std=CIFAR10.std,
             **kwargs,
         )
 
@@ -133,11 +134,11 @@ class RotatedCIFAR100(RotatedDataModule):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(
-            dataset="torchvision.datasets.CIFAR100",
-            num_classes=100,
-            input_shape=(3, 32, 32),
-            mean=(0.5071, 0.4865, 0.4409),
-            std=(0.2673, 0.2564, 0.2762),
+            dataset=CIFAR100.dataset,
+            num_classes=CIFAR100.num_classes,
+            input_shape=CIFAR100.shape,
+            mean=CIFAR100.mean,
+            std=CIFAR100.std,
             **kwargs,
         )
 
