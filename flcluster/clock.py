@@ -1,6 +1,5 @@
 """Virtual time: which client uploads when. A schedule is drawn whole, so a run is a walk along it."""
 
-import csv
 import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -9,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flcluster.errors import UserError
+from flcluster.device_files import read_profiles
+from flcluster.devices import log_normals
 from flcluster.seeds import rng
 
 
@@ -138,13 +138,8 @@ class DeviceArrivals(Arrivals):
     def _devices(self, clients: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return each client's milliseconds per sample and megabits per second."""
         if self.profiles is None:
-            draw = rng(seed, "arrivals")
-            speeds = (np.exp(draw.normal(0.0, self.spread, clients)) for _ in range(2))
-            return self.ms_per_sample * next(speeds), self.mbps * next(speeds)
-        try:
-            with open(self.profiles, encoding="utf-8") as file:
-                rows = [(float(row["ms_per_sample"]), float(row["mbps"])) for row in csv.DictReader(file)]
-            table = np.array(rows)[np.arange(clients) % len(rows)]
-        except (OSError, KeyError, ValueError, ZeroDivisionError) as error:
-            raise UserError(f"{self.profiles} is no CSV with columns ms_per_sample,mbps ({error!r})") from error
-        return table[:, 0], table[:, 1]
+            slow, fast = log_normals(clients, self.spread, seed, "arrivals")
+            return self.ms_per_sample * slow, self.mbps * fast
+        ms_per_sample, mbps = read_profiles(self.profiles)
+        turn = np.arange(clients) % len(mbps)
+        return ms_per_sample[turn], mbps[turn]
