@@ -1,101 +1,81 @@
 """The papers' pictures, drawn from runs. ``*_figure`` builds and ``None`` means nothing to draw; the others save."""
 
 import math
-import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from flcluster.tables import METHODS, Key, key_of, mean_std, method_name, number, order, ratios, repeats
+from flcluster.drawing import colour, legend, save, shade, tidy
+from flcluster.drift_figures import drift_figure
+from flcluster.reading import Run
+from flcluster.tables import Key, key_of, mean_std, number, order, ratios, repeats
 
-if TYPE_CHECKING:  # report.py draws with this module
-    from flcluster.report import Run
-
-OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#000000", "#56B4E9", "#999933")
-"""A palette that colour-blind readers can tell apart (its yellow, too faint for lines, replaced by olive)."""
-COLOURS = dict(zip(METHODS, OKABE_ITO, strict=True))
-OTHERS = ("#882255", "#44AA99", "#AA4499", "#117733", "#332288")
 Values = Mapping[Key, tuple[float, float]]
 
 
-def colour(method: str) -> str:
-    """Return a method's colour, the same in every picture."""
-    name = method_name(method)
-    return COLOURS.get(name) or OTHERS[zlib.crc32(name.encode()) % len(OTHERS)]
-
-
-def _save(figure: Figure | None, path: str | Path) -> Path | None:
-    if figure is not None:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
-    return Path(path) if figure is not None else None
-
-
-def _tidy(axes: Axes, title: str, x: str, y: str) -> None:
-    axes.set(title=title, xlabel=x, ylabel=y)
-    axes.grid(alpha=0.3, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _legend(figure: Figure, handles: Sequence[Artist]) -> None:
-    rows = math.ceil(len(handles) / 6)
-    figure.legend(handles=handles, loc="outside lower center", ncols=math.ceil(len(handles) / rows), frameon=False)
-
-
-def accuracy_over_time(runs: Sequence["Run"], path: str | Path) -> Path | None:
+def accuracy_over_time(runs: Sequence[Run], path: str | Path) -> Path | None:
     """Save clients' accuracy before and after the server's reply, and the clusters' models', over updates."""
-    return _save(accuracy_figure(runs), path)
+    return save(accuracy_figure(runs), path)
 
 
-def accuracy_figure(runs: Sequence["Run"]) -> Figure | None:
+def accuracy_figure(runs: Sequence[Run]) -> Figure | None:
     """Draw one row of two panels for each dataset and K among the runs."""
     groups = repeats(run.summary for run in runs)
     settings = list(dict.fromkeys(key[:2] for key in groups))
     figure = Figure(figsize=(10, 3.9 * max(len(settings), 1) + 0.6), layout="constrained")
     for i, (dataset, K) in enumerate(settings):
         left, right = (figure.add_subplot(len(settings), 2, 2 * i + j) for j in (1, 2))
-        _tidy(left, f"{dataset}, K = {K}: clients", "updates (server epochs)", "client accuracy")
-        _tidy(right, f"{dataset}, K = {K}: cluster models", "updates (server epochs)", "mean cluster accuracy")
+        tidy(left, f"{dataset}, K = {K}: clients", "updates (server epochs)", "client accuracy")
+        tidy(right, f"{dataset}, K = {K}: cluster models", "updates (server epochs)", "mean cluster accuracy")
         for run in (run for run in runs if key_of(run.summary)[:2] == (dataset, K)):
-            single = run.summary["algorithm"] == "Local"  # one accuracy: solid, whichever name it was recorded under
-            if not (_line(left, run, "client_acc_after", "-") and single):
-                _line(left, run, "client_acc_before", "-" if single else "--")
+            _client_lines(left, run)
             _line(right, run, "cluster_acc", "-")
         if not right.lines:
             right.text(0.5, 0.5, "no cluster models", transform=right.transAxes, ha="center", color="0.4")
+            right.set(xticks=[], yticks=[])
     handles = [Line2D([], [], color=colour(m), linewidth=2, label=m) for m in dict.fromkeys(key[2] for key in groups)]
     grey = partial(Line2D, [], [], color="0.4")
-    handles += [grey(linestyle="-", label="client after"), grey(linestyle="--", label="client before")]
-    _legend(figure, handles)
-    return figure if any(axes.lines for axes in figure.axes) else None
+    drawn = [str(line.get_label()).rpartition(" ")[2] for axes in figure.axes for line in axes.lines]
+    handles += [grey(linewidth=2.2, label="mean over all clients")] if "client_acc" in drawn else []
+    if {"client_acc_after", "client_acc_before"} & set(drawn) or "client_acc" not in drawn:
+        handles += [grey(linestyle="-", label="client after"), grey(linestyle="--", label="client before")]
+    legend(figure, handles)
+    return figure if drawn else None
 
 
-def _line(axes: Axes, run: "Run", column: str, style: str) -> bool:
+def _client_lines(axes: Axes, run: Run) -> None:
+    """Draw what is known of the clients: all of them if they were measured, else those that uploaded."""
+    if _line(axes, run, "client_acc", "-", linewidth=2.2):
+        return
+    single = run.summary["algorithm"] == "Local"  # one accuracy: solid, whichever name it was recorded under
+    if not (_line(axes, run, "client_acc_after", "-") and single):
+        _line(axes, run, "client_acc_before", "-" if single else "--")
+
+
+def _line(axes: Axes, run: Run, column: str, style: str, linewidth: float = 1.5) -> bool:
     x = run.metrics["update"]
     y = run.metrics.get(column, np.full(len(x), math.nan))
     if not (known := np.isfinite(x) & np.isfinite(y)).any():
         return False
     ink = colour(run.summary["algorithm"])
     marker = "o" if known.sum() < 3 else None
-    axes.plot(x[known], y[known], style, color=ink, marker=marker, label=f"{run.label}: {column}")
+    label = f"{run.label}: {column}"
+    axes.plot(x[known], y[known], style, color=ink, marker=marker, label=label, linewidth=linewidth)
     return True
 
 
-def mixtures(run: "Run", path: str | Path) -> Path | None:
+def mixtures(run: Run, path: str | Path) -> Path | None:
     """Save estimated against true mixtures of the uploads that came with an estimate."""
-    return _save(mixtures_figure(run), path)
+    return save(mixtures_figure(run), path)
 
 
-def mixtures_figure(run: "Run") -> Figure | None:
+def mixtures_figure(run: Run) -> Figure | None:
     """Draw every upload's shares as points, and the last uploads' as pairs of stacked bars (true, estimated)."""
     K = key_of(run.summary)[1]
     none = np.full(len(run.clients["client"]), math.nan)
@@ -103,19 +83,19 @@ def mixtures_figure(run: "Run") -> Figure | None:
     known = (np.isfinite(true) & np.isfinite(estimate)).all(1)
     if not known.any():
         return None
-    inks = [(OKABE_ITO + OTHERS)[k % 13] for k in range(K)]
+    inks = [shade(k) for k in range(K)]
     figure = Figure(figsize=(12, 4.8), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.8))
     _scatter(left, true[known], estimate[known], inks)
     last = np.flatnonzero(known)[-20:]
     _bar_pairs(right, true[last], estimate[last], run.clients["client"][last], inks)
-    _legend(figure, [Patch(color=ink, label=f"cluster {k}") for k, ink in enumerate(inks)])
+    legend(figure, [Patch(color=ink, label=f"cluster {k}") for k, ink in enumerate(inks)])
     figure.suptitle(run.label, fontsize=12)
     return figure
 
 
 def _scatter(axes: Axes, true: np.ndarray, estimate: np.ndarray, inks: Sequence[str]) -> None:
-    _tidy(axes, f"all {len(true)} uploads with an estimate", "true share", "estimated share")
+    tidy(axes, f"all {len(true)} uploads with an estimate", "true share", "estimated share")
     axes.plot([0, 1], [0, 1], color="0.5", linewidth=1, linestyle=":")
     for k, ink in enumerate(inks):
         axes.scatter(true[:, k], estimate[:, k], s=14, color=ink, alpha=0.3 if len(true) > 200 else 0.8, linewidths=0)
@@ -123,7 +103,7 @@ def _scatter(axes: Axes, true: np.ndarray, estimate: np.ndarray, inks: Sequence[
 
 
 def _bar_pairs(axes: Axes, true: np.ndarray, estimate: np.ndarray, clients: np.ndarray, inks: Sequence[str]) -> None:
-    _tidy(axes, f"last {len(true)}: true (left bar), estimated (right, hatched)", "client", "share")
+    tidy(axes, f"last {len(true)}: true (left bar), estimated (right, hatched)", "client", "share")
     at = np.arange(len(true))
     for shares, shift, hatch in ((true, -0.2, None), (estimate, 0.2, "////")):
         floor = np.zeros(len(at))
@@ -134,12 +114,12 @@ def _bar_pairs(axes: Axes, true: np.ndarray, estimate: np.ndarray, clients: np.n
     axes.set(xlim=(-0.6, len(at) - 0.4), ylim=(0, 1.02))
 
 
-def kl_per_method(runs: Sequence["Run"], path: str | Path) -> Path | None:
+def kl_per_method(runs: Sequence[Run], path: str | Path) -> Path | None:
     """Save the KL divergence from true to estimated mixtures, also relative to FedSoft-Async where that ran."""
-    return _save(kl_figure(runs), path)
+    return save(kl_figure(runs), path)
 
 
-def kl_figure(runs: Sequence["Run"]) -> Figure | None:
+def kl_figure(runs: Sequence[Run]) -> Figure | None:
     """Draw mean KL over seeds as bars, one a method."""
     groups = repeats(run.summary for run in runs)
     values = {key: mean_std(number(s, "kl") for s in group) for key, group in groups.items()}
@@ -149,12 +129,12 @@ def kl_figure(runs: Sequence["Run"]) -> Figure | None:
     return _bar_figure([("KL(true ‖ estimated mixture)", "KL (nats)", values), ratio])
 
 
-def overheads(runs: Sequence["Run"], path: str | Path) -> Path | None:
+def overheads(runs: Sequence[Run], path: str | Path) -> Path | None:
     """Save download and client computation per update relative to CDFL (to CCFL where CDFL was not run)."""
-    return _save(overheads_figure(runs), path)
+    return save(overheads_figure(runs), path)
 
 
-def overheads_figure(runs: Sequence["Run"]) -> Figure | None:
+def overheads_figure(runs: Sequence[Run]) -> Figure | None:
     """Draw both overheads for each dataset and K that has a CDFL or CCFL run."""
     groups = repeats(run.summary for run in runs)
     bases = {"CDFL" if (*key[:2], "CDFL") in groups else "CCFL" for key in groups if key[2] in ("CDFL", "CCFL")}
@@ -174,9 +154,9 @@ def _bar_figure(panels: Sequence[tuple[str, str, Values]]) -> Figure | None:
     rows, columns = (1, len(kept)) if width < 9 else (len(kept), 1)
     figure = Figure(figsize=(width * columns, 3.6 * rows + 0.6), layout="constrained")
     for axes, (title, unit, values) in zip(figure.subplots(rows, columns, squeeze=False).flat, kept, strict=True):
-        _tidy(axes, title, "", unit)
+        tidy(axes, title, "", unit)
         _bars(axes, values)
-    _legend(figure, [Patch(color=colour(m), label=m) for m in dict.fromkeys(k[2] for k in sorted(keys, key=order))])
+    legend(figure, [Patch(color=colour(m), label=m) for m in dict.fromkeys(k[2] for k in sorted(keys, key=order))])
     return figure
 
 
@@ -193,7 +173,8 @@ def _bars(axes: Axes, values: Values) -> None:
     axes.margins(y=0.12)
 
 
-def run_pictures(run: "Run") -> list[Path]:
+def run_pictures(run: Run) -> list[Path]:
     """Draw a run into its own directory; return the pictures that had something to show."""
     drawn = [accuracy_over_time([run], run.path / "accuracy.png"), mixtures(run, run.path / "mixtures.png")]
+    drawn += [save(drift_figure(run), run.path / "drift.png")]
     return [path for path in drawn if path is not None]

@@ -1,6 +1,7 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and names for them."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,3 +19,12 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def slug(name: str) -> str:
+    """Return a name that is safe in a path.
+
+    >>> slug("FedYogi + FIELDING")
+    'FedYogi_FIELDING'
+    """
+    return re.sub(r"[^\w.-]+", "_", name).strip("_")

@@ -1,6 +1,10 @@
 """Metrics the papers define that torchmetrics does not have."""
 
+import math
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -16,3 +20,34 @@ def kl_divergence(true: Tensor, estimate: Tensor, floor: float = 1e-4) -> Tensor
     q = estimate.clamp_min(floor)
     q = q / q.sum(-1, keepdim=True)
     return torch.where(true > 0, true * (true.clamp_min(1e-30) / q).log(), 0.0).sum(-1)
+
+
+def final_value(values: NDArray[np.float64], last: int = 5) -> float:
+    """Return the mean of the last rows that were measured, NaN if none was.
+
+    >>> final_value(np.array([0.1, 0.4, np.nan, 0.6]), last=2)
+    0.5
+    """
+    known = values[np.isfinite(values)][-last:]
+    return float(known.mean()) if len(known) else math.nan
+
+
+def time_to_accuracy(times: NDArray[np.float64], accuracies: NDArray[np.float64], target: float) -> float:
+    """Return the first time from which the curve stays at or above the target to its end, NaN if it does not.
+
+    FIELDING's time to accuracy (TTA): touching the target once is not enough. Rows without a value are skipped.
+
+    >>> time_to_accuracy(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.5, 0.3, 0.5, 0.6]), target=0.4)
+    3.0
+    """
+    known = np.isfinite(times) & np.isfinite(accuracies)
+    times, below = times[known], np.flatnonzero(~(accuracies[known] >= target - 1e-9))  # a mean rounds
+    first = below[-1] + 1 if len(below) else 0
+    return float(times[first]) if first < len(times) else math.nan
+
+
+def own_time(times: NDArray[np.float64], accuracies: NDArray[np.float64], target: float) -> float:
+    """Return a baseline's time to its own final accuracy: the end of its run if its last rows still swing around it."""
+    reached = time_to_accuracy(times, accuracies, target)
+    known = times[np.isfinite(times) & np.isfinite(accuracies)]
+    return float(known[-1]) if math.isnan(reached) and len(known) else reached

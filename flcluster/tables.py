@@ -17,10 +17,14 @@ PAPERS = {"CDFL paper": "cdfl_table1", "CCFL paper": "ccfl_table1"}
 """How a paper is called in our tables, and the table of it that has results by dataset, K and method."""
 
 METHODS = ("CDFL", "CCFL", "FedSoft-Async", "FedBuff", "CA2FL", "Local", "FedAvg", "IFCA")
-"""The order of methods in tables and pictures; others follow by name."""
+DRIFT_METHODS: tuple[str, ...] = ("Fielding", "AlwaysRecluster", "MoveIndividuals", "StaticClustering", "SelectedOnly")
+DRIFT_METHODS += ("FlexCFL", "Auxo", "FedDrift")
+"""The order of methods in tables and pictures, first those for uploads; others follow by name."""
 
 METRICS = {"client_before": "client_acc_before", "client_after": "client_acc_after", "cluster": "cluster_acc"}
 METRICS |= {"client": "client_acc_after", "cluster_trajectory_mean": "cluster_acc_mean"}
+METRICS |= {"client_all": "client_acc", "client_all_last": "client_acc_last"}
+METRICS |= {name: name for name in ("heterogeneity", "reclusterings", "clusters", "coordinator_seconds", "lost")}
 METRICS |= {name: name for name in ("kl", "fresh_share", "deprecated_share", "refused", "updates", "wall_seconds")}
 METRICS |= {name: name for name in ("upload_bytes", "download_bytes", "client_compute", "server_compute")}
 """A metric's name in the rows (the papers' where they have it) and its key in a run's summary."""
@@ -58,7 +62,8 @@ def key_of(summary: Summary) -> Key:
 def order(key: Key) -> tuple[str, int, int, str]:
     """Sort key: by dataset, K, then the methods' fixed order."""
     dataset, K, method = key
-    return dataset, K, METHODS.index(method) if method in METHODS else len(METHODS), method
+    known = METHODS + DRIFT_METHODS
+    return dataset, K, known.index(method) if method in known else len(known), method
 
 
 def repeats(summaries: Iterable[Summary]) -> Groups:
@@ -144,8 +149,13 @@ def markdown(groups: Groups, rows: Iterable[Row]) -> str:
     values = {(row[:3], row.metric, row.source): row for row in rows}
     lines = [_markdown_cells(groups, key, values) for key in groups]
     columns = [name for name in lines[0] if any(line[name] for line in lines)]
-    table = [columns, ["---"] * len(columns), *([line[name] for name in columns] for line in lines)]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in table)
+    return markdown_table([columns, *([line[name] for name in columns] for line in lines)])
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of cells, the first being the head, as a Markdown table."""
+    head, *body = ([cell.replace("|", "\\|") for cell in cells] for cells in rows)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, ["---"] * len(head), *body])
 
 
 def _markdown_cells(groups: Groups, key: Key, rows: Mapping[Any, Row]) -> dict[str, str]:
@@ -154,9 +164,11 @@ def _markdown_cells(groups: Groups, key: Key, rows: Mapping[Any, Row]) -> dict[s
         return plus_minus(scale * row.mean, scale * row.std, digits) if row else ""
 
     cells = {"Dataset": key[0], "K": str(key[1]), "Method": key[2], "Runs": str(len(groups[key]))}
+    cells |= {"All clients (ours)": cell("client_all"), "All clients, last 5 rows (ours)": cell("client_all_last")}
     for title, metric in (("Client before", "client_before"), ("Client after", "client_after"), ("Cluster", "cluster")):
         metric = "client" if key[2] == "Local" and metric == "client_after" else metric
         cells |= {f"{title} ({source})": cell(metric, source) for source in (OURS, *PAPERS)}
+    cells |= {"Heterogeneity (ours)": cell("heterogeneity"), "Re-clusterings (ours)": cell("reclusterings", digits=1)}
     shares = {name: cell(f"{name.lower()}_share", scale=100, digits=1) for name in ("Fresh", "Deprecated")}
     cells |= {"KL (ours)": cell("kl"), **{f"{name} % (ours)": share for name, share in shares.items()}}
     download = plus_minus(*mean_std(ratios(groups, key, "download_bytes")), digits=2)
@@ -186,6 +198,12 @@ def paper_table(name: str) -> Table:
     for row in rows:
         table.add_row(*row.values())
     return table
+
+
+def paper_markdown(name: str) -> str:
+    """Return any of the papers' tables as Markdown, as printed."""
+    rows = read_table(name)
+    return markdown_table([list(rows[0]), *(list(row.values()) for row in rows)])
 
 
 def paper_rows(dataset: str, K: int, method: str) -> list[Row]:

@@ -31,7 +31,7 @@ def test_version_help_and_unknown_command(capsys):
     assert capsys.readouterr().out.startswith("flcluster 0.")
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    assert all(word in out for word in ("fit", "compare", "report", "data", "export", "tables"))
+    assert all(word in out for word in ("fit", "compare", "study", "report", "data", "export", "tables"))
     assert "unknown command 'fti'" in fails(capsys, "fti")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flcluster import figures
+from flcluster import drawing, figures
 from flcluster.report import Run
 
 NAN = math.nan
@@ -51,7 +51,7 @@ def test_accuracy_lines_hold_the_measured_points_only():
     after, before = clients.lines
     np.testing.assert_array_equal(after.get_xydata(), [[0, 0.1], [5, 0.2], [15, 0.4]])
     np.testing.assert_array_equal(before.get_ydata(), [0.0, 0.1, 0.2, 0.3])
-    assert (after.get_linestyle(), before.get_linestyle(), after.get_color()) == ("-", "--", figures.COLOURS["CDFL"])
+    assert (after.get_linestyle(), before.get_linestyle(), after.get_color()) == ("-", "--", drawing.COLOURS["CDFL"])
     (point,) = clusters.lines
     assert (point.get_xydata().tolist(), point.get_marker()) == ([[15, 0.5]], "o")  # one point needs a marker
     assert "updates" in clients.get_xlabel()
@@ -165,6 +165,8 @@ def test_a_run_draws_into_its_own_directory(tmp_path, estimates, names):
 
 
 def test_each_method_has_its_own_colour():
-    assert len(set(figures.COLOURS.values())) == len(figures.COLOURS) == 8
-    assert figures.colour("FedSoftAsync") == figures.colour("FedSoft-Async") == figures.COLOURS["FedSoft-Async"]
-    assert figures.colour("Unheard") == figures.colour("Unheard") in figures.OTHERS
+    assert len(set(drawing.COLOURS.values())) == len(drawing.COLOURS) == 8
+    beside = [*drawing.DRIFT_COLOURS.values(), drawing.colour("FedAvg"), drawing.colour("IFCA")]
+    assert len(set(beside)) == len(beside) == 10
+    assert drawing.colour("FedSoftAsync") == drawing.colour("FedSoft-Async") == drawing.COLOURS["FedSoft-Async"]
+    assert drawing.colour("Unheard") == drawing.colour("Unheard") in drawing.OTHERS

@@ -132,6 +132,24 @@ def test_the_summary_table_has_our_numbers_and_the_papers(tmp_path):
     assert [row.style for row in table.rows] == [None, "dim", None, "dim", "dim"]
 
 
+def test_columns_that_no_run_has_are_left_out(tmp_path):
+    """A run under drift: all clients are measured, nobody uploads a mixture."""
+    none = dict.fromkeys(("client_acc_before", "client_acc_before_std", "client_acc_after", "cluster_acc", "kl"))
+    drift = {"client_acc": 0.61, "client_acc_std": 0.1, "reclusterings": 7, "heterogeneity": 0.4, "dataset": "Stream"}
+    write_run(tmp_path / "drift", "Fielding", **{**none, **drift, "client_acc_after_std": None, "num_clusters": 1})
+    (row,) = cells(summary_table(load_runs([tmp_path])))
+    assert list(row) == ["Method", "Dataset", "K", "Clients", "Updates", "All clients", "Hetero- geneity",
+                         "Re-clus- terings", "Fresh %", "Depr. %", "Time"]  # fmt: skip
+    assert (row["All clients"], row["Re-clus- terings"], row["Hetero- geneity"]) == ("0.610 ±0.100", "7", "0.400")
+    write_run(tmp_path / "cdfl")
+    drift_row, cdfl_row, *_ = reversed(
+        [r for r in cells(summary_table(load_runs([tmp_path]))) if "paper" not in r["Method"]]
+    )
+    assert (drift_row["Client after"], cdfl_row["Client after"], cdfl_row["All clients"]) == ("", "0.800 ±0.010", "")
+    written = write_report(load_runs([tmp_path / "drift"]), tmp_path / "out")
+    assert "| Stream | 1 | Fielding | 1 | 0.610 | 0.400 | 7.0 |" in written[0].read_text()
+
+
 def test_the_printed_table_says_whose_numbers_are_whose(tmp_path):
     console = Console(width=130, record=True, quiet=False, file=(tmp_path / "out").open("w"))
     console.print(summary_table([Run.load(write_run(tmp_path / "run", dataset="[odd]"))]))

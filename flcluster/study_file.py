@@ -1,0 +1,218 @@
+"""A study as its file tells it: variants of one configuration, and what to draw and tabulate from their runs."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from flcluster.errors import UserError
+from flcluster.files import slug
+from flcluster.tables import list_tables
+
+KINDS = ("lines", "difference", "sizes", "bars")
+RELATIVE = ("tta", "speedup", "gain", "target")
+"""Columns that compare a variant with its target."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What variants are measured against: the final accuracy of one of them."""
+
+    variant: str | None = None
+    """The variant whose final accuracy is the others' target."""
+    baselines: dict[str, str] = field(default_factory=dict)
+    """Variants that have another target than that: variant -> its target."""
+    last: int = 5
+    """Rows of metrics whose mean is the final accuracy."""
+    x: str = "time"
+    """Column of metrics that counts time."""
+    y: str = "client_acc"
+    """Column of metrics that counts as accuracy."""
+
+    def of(self, variant: str) -> str | None:
+        """Return the variant that sets a variant's target: itself, for one that sets others'."""
+        if variant in self.baselines.values():
+            return variant
+        return self.baselines.get(variant, self.variant)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One figure of a study."""
+
+    kind: str
+    """lines, difference (of two variants), sizes (of clusters, stacked) or bars (of one column of the table)."""
+    x: str = "epoch"
+    y: str | tuple[str, ...] = "client_acc"
+    """Columns of metrics; several y get a panel each."""
+    of: tuple[str, ...] = ()
+    """The variants drawn; all if not given."""
+    target: bool = False
+    """Whether lines show the target, and when each variant reaches it."""
+    title: str = ""
+    file: str = ""
+    """Name of the PNG without its ending."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns drawn upwards."""
+        return (self.y,) if isinstance(self.y, str) else self.y
+
+    @property
+    def name(self) -> str:
+        """The PNG's name without its ending."""
+        over = f"_over_{self.x}" if self.kind in ("lines", "difference") else ""
+        return self.file or slug(self.kind if self.kind == "sizes" else f"{self.kind}_{'_'.join(self.columns)}{over}")
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study file, checked."""
+
+    path: Path
+    title: str
+    base: tuple[Path, ...]
+    common: dict[str, Any]
+    """Settings of all variants that differ from the base, as a config file would say them."""
+    variants: dict[str, dict[str, Any]]
+    """Name -> the settings of this variant alone."""
+    target: Target | None
+    figures: tuple[Picture, ...]
+    table: tuple[str, ...]
+    paper: tuple[str, ...]
+    """Names of the papers' tables shown below ours."""
+
+
+def read_study(path: Path) -> Study:
+    """Read a study file; whatever is wrong with it is one message that names the file and the key."""
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"study {path} cannot be read: {' '.join(str(error).split())}") from error
+    try:
+        return _study(path, tree)
+    except UserError as error:
+        raise UserError(f"study {path}: {error}") from None
+
+
+def _study(path: Path, tree: Any) -> Study:
+    keys = ("title", "base", "common", "variants", "target", "figures", "table", "paper")
+    _known(tree, keys, "the file", ("base", "variants"))
+    common = tree.get("common") or {}
+    if not isinstance(common, dict):
+        raise UserError(f"common must be settings like those of a config file, got {common!r}")
+    variants = _variants(tree["variants"])
+    target = _target(tree.get("target"), variants)
+    study = Study(
+        path,
+        title=str(tree.get("title") or path.stem),
+        base=tuple(path.parent / name for name in _names(tree["base"], "base")),
+        common=common,
+        variants=variants,
+        target=target,
+        figures=tuple(_picture(spec, f"figures[{i}]", variants) for i, spec in enumerate(_list(tree, "figures"))),
+        table=_names(tree.get("table") or (), "table"),
+        paper=_names(tree.get("paper") or (), "paper"),
+    )
+    _check(study)
+    return study
+
+
+def _check(study: Study) -> None:
+    if absent := [str(name) for name in study.base if not name.is_file()]:
+        raise UserError(f"base: there is no file {', '.join(absent)}")
+    asked = [*study.table, *(y for picture in study.figures if picture.kind == "bars" for y in picture.columns)]
+    if study.target is None and (relative := [name for name in asked if name in RELATIVE]):
+        raise UserError(f"table: {', '.join(relative)} need a target; add target: VARIANT")
+    if study.target is None and any(picture.target for picture in study.figures):
+        raise UserError("figures: target: true needs a target; add target: VARIANT")
+    if unknown := [name for name in study.paper if name not in list_tables()]:
+        raise UserError(f"paper: there is no table {', '.join(unknown)}; choose of {', '.join(list_tables())}")
+    names = [picture.name for picture in study.figures]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UserError(f"figures: {', '.join(twice)} would be written twice; give each figure a file: NAME of its own")
+
+
+def _variants(tree: Any) -> dict[str, dict[str, Any]]:
+    if not isinstance(tree, dict) or not tree:
+        raise UserError("variants must map names to settings, e.g. {Global: {algorithm: FedAvg}}")
+    found = {str(name): settings or {} for name, settings in tree.items()}
+    if wrong := [name for name, settings in found.items() if not isinstance(settings, dict)]:
+        raise UserError(f"variants: {', '.join(wrong)} must be settings like those of a config file")
+    if wrong := [name for name in found if not slug(name) or re.search(r"-seed\d+$", slug(name))]:
+        raise UserError(f"variants: {wrong[0]!r} gives no directory name of its own; call it something else")
+    folders = [slug(name).lower() for name in found]
+    if alike := [name for name in found if folders.count(slug(name).lower()) > 1]:
+        raise UserError(f"variants: {', '.join(alike)} would share one directory; tell them apart in letters or digits")
+    return found
+
+
+def _target(tree: Any, variants: Iterable[str]) -> Target | None:
+    if tree is None:
+        return None
+    tree = tree if isinstance(tree, dict) else {"variant": tree}
+    target = _made(Target, tree, "target", baselines=_baselines, variant=str)
+    if target.variant is None and not target.baselines:
+        raise UserError("target needs variant: NAME, or baselines: {NAME: NAME}")
+    if not isinstance(target.last, int) or target.last < 1:
+        raise UserError(f"target.last must be a number of rows, at least 1, got {target.last!r}")
+    named = [*([] if target.variant is None else [target.variant]), *target.baselines, *target.baselines.values()]
+    _are_variants(named, variants, "target")
+    return target
+
+
+def _baselines(tree: Any) -> dict[str, str]:
+    if not isinstance(tree, dict):
+        raise UserError(f"target.baselines must map variants to theirs, e.g. {{FedYogi + X: FedYogi}}, got {tree!r}")
+    return {str(variant): str(baseline) for variant, baseline in tree.items()}
+
+
+def _picture(tree: Any, where: str, variants: Iterable[str]) -> Picture:
+    picture = _made(Picture, tree, where, ("kind",), of=lambda of: _names(of, f"{where}.of"))
+    if picture.kind not in KINDS:
+        raise UserError(f"{where}.kind must be one of {', '.join(KINDS)}, got {picture.kind!r}")
+    _are_variants(picture.of, variants, f"{where}.of")
+    if picture.kind == "difference" and len(picture.of) != 2:
+        raise UserError(f"{where}: a difference needs of: [A, B], the two variants (A minus B)")
+    if picture.kind in ("difference", "bars") and len(picture.columns) != 1:
+        raise UserError(f"{where}: kind {picture.kind} takes one y, got {', '.join(picture.columns)}")
+    return picture
+
+
+def _made(kind: type[T], tree: Any, where: str, needed: Sequence[str] = (), **convert: Any) -> T:
+    _known(tree, [f.name for f in fields(kind)], where, needed)  # type: ignore[arg-type]
+    convert |= {"x": str, "y": lambda y: y if isinstance(y, str) else _names(y, f"{where}.y")}
+    return kind(**{name: convert.get(name, lambda value: value)(value) for name, value in tree.items()})
+
+
+def _known(tree: Any, names: Sequence[str], where: str, needed: Sequence[str] = ()) -> None:
+    if not isinstance(tree, dict):
+        raise UserError(f"{where} must be a mapping with keys of {', '.join(names)}, got {tree!r}")
+    if unknown := [str(name) for name in tree if name not in names]:
+        raise UserError(f"{where} has an unknown key {', '.join(unknown)}; there are {', '.join(names)}")
+    if absent := [name for name in needed if tree.get(name) is None]:
+        raise UserError(f"{where} lacks {', '.join(absent)}")
+
+
+def _names(value: Any, where: str) -> tuple[str, ...]:
+    """One name or a list of them."""
+    values = value if isinstance(value, list | tuple) else [value]
+    if wrong := [item for item in values if isinstance(item, dict | list) or item is None]:
+        raise UserError(f"{where} must be a name or a list of names, got {wrong[0]!r}")
+    return tuple(str(item) for item in values)
+
+
+def _list(tree: dict[str, Any], name: str) -> list[Any]:
+    value = tree.get(name) or []
+    if not isinstance(value, list):
+        raise UserError(f"{name} must be a list, got {value!r}")
+    return value
+
+
+def _are_variants(names: Iterable[str], variants: Iterable[str], where: str) -> None:
+    if unknown := [name for name in names if name not in variants]:
+        raise UserError(f"{where}: there is no variant {', '.join(unknown)}; there are {', '.join(variants)}")
