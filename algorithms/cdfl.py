@@ -78,7 +78,7 @@ class CDFL(UploadAlgorithm[CDFLState]):
     """The filter refuses values above this quantile of their history."""
 
     state_type: ClassVar[type] = CDFLState
-    extra_metrics: ClassVar[tuple[str, ...]] = ("clamped", "filtered")
+    extra_names: ClassVar[tuple[str, ...]] = ("clamped", "filtered")
 
     def __post_init__(self) -> None:
         super().__post_init__()

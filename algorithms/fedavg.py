@@ -1,35 +1,41 @@
-"""Communication-Efficient Learning of Deep Networks from Decentralized Data (FedAvg; McMahan et al., 2017)."""
+"""One global model: FedAvg (McMahan et al., 2017), FedProx, FedYogi and q-FedAvg."""
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass, field
 
-from torch import Tensor
-
-from flcluster.algorithm import Round, RoundAlgorithm, weighted_sums
 from flcluster.federation import Federation
 
-
-@dataclass(frozen=True, eq=False)
-class ModelsState:
-    """The server's models ``[K, P]``."""
-
-    models: Tensor
+from .aggregation import QFair, Server, Yogi
+from .clustered import ClusteredRounds, ClusteredState, one_cluster
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedAvg(RoundAlgorithm[ModelsState]):
-    """Size-weighted averaging of local models, round by round."""
+class FedAvg(ClusteredRounds[ClusteredState]):
+    """Averaging of local models, round by round: one model for everyone."""
 
-    state_type: ClassVar[type] = ModelsState
-
-    def init(self, fed: Federation) -> ModelsState:
+    def init(self, fed: Federation) -> ClusteredState:
         """One random model."""
-        return ModelsState(fed.init_rows(1))
+        return one_cluster(self, fed)
 
-    def step(self, state: ModelsState, t: int, fed: Federation) -> tuple[ModelsState, Round]:
-        """Select, train from the global model, average."""
-        clients = self.select(t, fed)
-        jobs = [self.job(m, state.models[0], t, fed) for m in clients]
-        labels, sizes = [0] * len(jobs), [float(len(job.view)) for job in jobs]
-        models, trained = weighted_sums(fed.train(jobs, self.before(fed, t)), labels, sizes, state.models)
-        return replace(state, models=models), Round(trained, row_of=lambda i: models[0])
+
+@dataclass(frozen=True, kw_only=True)
+class FedProx(FedAvg):
+    """FedAvg whose local training is pulled towards the received model (Li et al., 2020)."""
+
+    prox: float = 0.1
+    """μ: weight of the proximal term (μ/2)·‖w − w_received‖² of local training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedYogi(FedAvg):
+    """FedAvg with an adaptive server step (Reddi et al., 2021)."""
+
+    server: Server = field(default_factory=Yogi)
+    """How trained models become the new one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QFedAvg(FedAvg):
+    """FedAvg that favours clients with large losses (q-FedAvg; Li et al., 2020)."""
+
+    server: Server = field(default_factory=QFair)
+    """How trained models become the new one."""

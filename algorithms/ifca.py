@@ -3,12 +3,19 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
 from torch import Tensor
 
-from flcluster.algorithm import Round, RoundAlgorithm, weighted_sums
+from flcluster.data import View
 from flcluster.federation import Federation
+from flcluster.rounds import Round, RoundAlgorithm, Served, weighted_sums
 
-from .fedavg import ModelsState
+
+@dataclass(frozen=True, eq=False)
+class ModelsState:
+    """The server's models ``[K, P]``."""
+
+    models: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,21 +32,33 @@ class IFCA(RoundAlgorithm[ModelsState]):
         """k independent random models."""
         return ModelsState(fed.init_rows(self.num_clusters or fed.data.num_clusters))
 
-    def clusters(self, state: ModelsState) -> Tensor:
-        """The k models."""
-        return state.models
+    def clusters(self, state: ModelsState) -> Tensor | None:
+        """The k models, where all clients are not measured anyway."""
+        return state.models if self.measure == "participants" else None
+
+    def choice(self, state: ModelsState, view: View, fed: Federation) -> int:
+        """Return the model with the smallest loss on a client's full training data."""
+        return int(fed.per_sample(state.models, view)[:, 0].cpu().double().mean(1).argmin())
 
     def step(self, state: ModelsState, t: int, fed: Federation) -> tuple[ModelsState, Round]:
-        """Select, assign by loss on the full local training data, train, average per cluster (plain mean)."""
-        clients = self.select(t, fed)
-        views = [fed.data.shard(m, t).train for m in clients]
-        labels = [int(fed.per_sample(state.models, view)[:, 0].cpu().double().mean(1).argmin()) for view in views]
-        jobs = [self.job(m, state.models[label], t, fed) for m, label in zip(clients, labels, strict=True)]
-        results = fed.train(jobs, self.before(fed, t))
-        models, trained = weighted_sums(results, labels, [1.0] * len(jobs), state.models)
+        """Select, assign by loss, train, average per cluster (plain mean)."""
+        cohort = self.select(t, fed)
+        views = [fed.data.shard(m, t).train for m in cohort.clients]
+        labels = [self.choice(state, view, fed) for view in views]
+        jobs = [self.job(m, state.models[label], t, fed) for m, label in zip(cohort.clients, labels, strict=True)]
+        models, trained = weighted_sums(fed.train(jobs, self.before(fed, t)), labels, state.models, lambda result: 1.0)
         return replace(state, models=models), Round(
             trained,
             row_of=lambda i: models[labels[i]],
             download_models=len(models),
             forwards_of=lambda i: len(models) * len(views[i]),
+            seconds=cohort.seconds,
+            lost=cohort.lost,
         )
+
+    def served(self, state: ModelsState, t: int, fed: Federation) -> Served:
+        """Let every client that holds training data choose; the others use the first model."""
+        labels = np.zeros(fed.data.num_clients, dtype=np.int64)
+        for client in np.flatnonzero(fed.data.sizes(t)).tolist():
+            labels[client] = self.choice(state, fed.data.shard(client, t).train, fed)
+        return Served(state.models, labels)

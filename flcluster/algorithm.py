@@ -5,7 +5,6 @@ live in the federation's tables.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -15,10 +14,9 @@ from torch import Tensor
 from flcluster.clock import Arrivals, UniformArrivals
 from flcluster.data import View
 from flcluster.errors import UserError
-from flcluster.federation import Federation, accuracy
+from flcluster.federation import Federation
 from flcluster.layout import all_finite
-from flcluster.seeds import rng
-from flcluster.worker import Job, Observe, Trained, Worker
+from flcluster.worker import Job, Worker
 
 S = TypeVar("S")
 
@@ -33,8 +31,8 @@ class Algorithm(ABC, Generic[S]):
     """Batch size of local training."""
 
     state_type: ClassVar[type]
-    extra_metrics: ClassVar[tuple[str, ...]] = ()
-    """Names of what the method logs beside the common metrics."""
+    extra_names: ClassVar[tuple[str, ...]] = ()
+    """Names of what the method logs beside the common metrics: in replies and rounds, or as ``gauges``."""
 
     named_clusters: ClassVar[bool] = True
     """Whether model k stands for the data's cluster k (false: the indices have no common meaning)."""
@@ -51,15 +49,29 @@ class Algorithm(ABC, Generic[S]):
         """Return the cluster models ``[K, P]``, or None for a method that has none."""
         return None
 
+    @property
+    def extra_metrics(self) -> tuple[str, ...]:
+        """Names of all columns that this method, as it is configured, adds to the metrics."""
+        return self.extra_names
+
+    def gauges(self, state: S) -> dict[str, float]:
+        """Return what a session's row shows of the state as it is then."""
+        return {}
+
     def pack(self, state: S) -> dict[str, Any]:
         """Turn the state into what a checkpoint can hold."""
         return {f.name: getattr(state, f.name) for f in fields(state)}  # type: ignore[arg-type]
 
     def unpack(self, saved: dict[str, Any], row: Tensor) -> S:
         """Bring a state back: models (rows like ``row``) to the device, small tensors to the host."""
-        is_model = {k: isinstance(v, Tensor) and v.shape[-1:] == row.shape for k, v in saved.items()}
-        values = {k: v.to(row.device) if is_model[k] else v for k, v in saved.items()}
-        state: S = self.state_type(**values)
+
+        def placed(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: placed(part) for name, part in value.items()}
+            is_model = isinstance(value, Tensor) and value.shape[-1:] == row.shape
+            return value.to(row.device) if is_model else value
+
+        state: S = self.state_type(**placed(saved))
         return state
 
 
@@ -167,83 +179,6 @@ class UploadAlgorithm(Algorithm[S]):
     @abstractmethod
     def upload(self, state: S, up: Upload, fed: Federation) -> tuple[S, Reply]:
         """Take one upload in and give one reply out."""
-
-
-@dataclass(eq=False)
-class Round:
-    """What one round did: who trained, which model each participant now uses, and what it cost."""
-
-    trained: list[Trained]
-    row_of: Callable[[int], Tensor]
-    """The model that the i-th participant now uses (from the server's models, or from a table of rows)."""
-    upload_models: int = 1
-    download_models: int = 1
-    """Models each participant sent and received."""
-    forwards_of: Callable[[int], int] = lambda i: 0
-    """Forward passes (samples) of the i-th participant besides training."""
-    extra: dict[str, float] = field(default_factory=dict)
-    """What the method logs beside the common metrics."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoundAlgorithm(Algorithm[S]):
-    """A method that proceeds in rounds: select, assign, train, aggregate."""
-
-    rounds: int = 100
-    """Number of rounds."""
-    participation: float = 1.0
-    """Share of clients that take part in a round."""
-    lr_decay: float = 1.0
-    """Factor on the learning rate from one round to the next."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least("rounds", self.rounds, 1)
-        if not 0 < self.participation <= 1:
-            raise UserError(f"algorithm.participation must be in (0, 1], got {self.participation}")
-
-    def select(self, t: int, fed: Federation) -> list[int]:
-        """Draw this round's clients uniformly without replacement, in ascending order."""
-        n = fed.data.num_clients
-        count = max(1, round(self.participation * n))
-        return sorted(rng(fed.seed, "select", t).choice(n, size=count, replace=False).tolist())
-
-    def job(self, client: int, start: Tensor, t: int, fed: Federation) -> Job:
-        """Plan a client's local training in round ``t``."""
-        view = fed.data.shard(client, t).train
-        decay = self.lr_decay**t
-        return Job(client, start, view, self.local_epochs, self.batch_size, cycle=t, lr_factor=decay)
-
-    def before(self, fed: Federation, t: int) -> Observe:
-        """Measure each participant's own model on its test set, where it was trained."""
-
-        def observe(worker: Worker, job: Job, trained: Trained) -> dict[str, Any]:
-            right = accuracy(worker.per_sample(trained.row, fed.data.shard(job.client, t).test))
-            return {"accuracy": right, "finite": all_finite(trained.row)}
-
-        return observe
-
-    @abstractmethod
-    def step(self, state: S, t: int, fed: Federation) -> tuple[S, Round]:
-        """Run round ``t`` (from 0)."""
-
-
-def weighted_sums(
-    trained: Iterable[Trained], labels: list[int], weights: list[float], old: Tensor
-) -> tuple[Tensor, list[Trained]]:
-    """Average trained rows per label as they come in, in client order; a label nobody trained keeps its old row.
-
-    Rows that are not finite are left out. Returns the models and the results without their rows.
-    """
-    totals, mass, light = torch.zeros_like(old), [0.0] * len(old), []
-    for result, label, weight in zip(trained, labels, weights, strict=True):
-        if all_finite(result.row):
-            totals[label].add_(result.row, alpha=weight)
-            mass[label] += weight
-        light.append(Trained(**{**vars(result), "row": None}))
-    for label, total in enumerate(mass):
-        totals[label] = totals[label] / total if total else old[label]
-    return totals, light
 
 
 def at_least(name: str, value: float, least: float) -> None:

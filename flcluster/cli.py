@@ -1,4 +1,4 @@
-"""The command ``flcluster``: fit, compare, report, data, export, tables."""
+"""The command ``flcluster``: fit, compare, study, report, data, drift, convert, export, tables."""
 
 import contextlib
 import os
@@ -40,6 +40,13 @@ def compare_command(argv: list[str]) -> int:
     return compare(argv)
 
 
+def study_command(argv: list[str]) -> int:
+    """Run a study's variants and draw its figures and table: STUDY.yaml [--seeds …] [--only …] and what fit takes."""
+    from flcluster.study import study
+
+    return study(argv)
+
+
 def report_command(argv: list[str]) -> int:
     """Print runs beside the papers' numbers and draw the papers' figures: RUN [RUN …] [--output DIR]."""
     from jsonargparse import ArgumentParser
@@ -75,6 +82,28 @@ def data_command(argv: list[str]) -> int:
     return 0
 
 
+def drift_command(argv: list[str]) -> int:
+    """Tell how far a stream drifts and draw its labels over time: takes what fit takes, and --output FILE.png."""
+    from flcluster.drift_command import drift
+
+    return drift(argv)
+
+
+def convert_command(argv: list[str]) -> int:
+    """Make a manifest from a dataset's published files: KIND SOURCE OUTPUT.csv."""
+    from jsonargparse import ArgumentParser
+
+    from flcluster.datamodules.convert import convert
+
+    parser = ArgumentParser(prog="flcluster convert", description=convert_command.__doc__)
+    parser.add_argument("kind", type=str, help="fmow, cityscapes, cityscapes_frames, waymo or open_images.")
+    parser.add_argument("source", type=str, help="Folder of the dataset.")
+    parser.add_argument("output", type=str, help="Manifest to write.")
+    given = parser.parse_args(argv)
+    print(f"wrote {convert(given.kind, given.source, given.output)}")
+    return 0
+
+
 def export_command(argv: list[str]) -> int:
     """Write one model of a run as a plain Lightning checkpoint: RUN --cluster K | --client M [--output FILE]."""
     from flcluster.export import export
@@ -97,8 +126,11 @@ def tables_command(argv: list[str]) -> int:
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "fit": fit_command,
     "compare": compare_command,
+    "study": study_command,
     "report": report_command,
     "data": data_command,
+    "drift": drift_command,
+    "convert": convert_command,
     "export": export_command,
     "tables": tables_command,
 }

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from lightning import LightningDataModule
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -86,6 +88,15 @@ class Shard:
     """True share of each cluster among the training samples, ``[num_clusters]``."""
 
 
+def labels_of(view: View) -> NDArray[np.int64]:
+    """Return the labels of a view; sources that show their labels need not build any input."""
+    found = []
+    for source, index in view.parts:
+        held = getattr(source, "labels", None)
+        found.append(source.take(index)[1] if held is None else held[index])
+    return torch.cat(found).numpy() if found else np.empty(0, dtype=np.int64)
+
+
 class FederatedDataModule(LightningDataModule, ABC):
     """Base of every flcluster datamodule: a Lightning datamodule that also knows clients and clusters.
 
@@ -121,6 +132,26 @@ class FederatedDataModule(LightningDataModule, ABC):
     @abstractmethod
     def cluster_test(self, cluster: int) -> View:
         """Return a cluster's evaluation split."""
+
+    # Data that change with time; a round is a cycle --------------------------------------------------------------
+
+    def drifted(self, cycle: int) -> NDArray[np.int64]:
+        """Return the clients whose data changed at this round, ascending; none at round 0."""
+        return np.empty(0, dtype=np.int64)
+
+    def sizes(self, cycle: int) -> NDArray[np.int64]:
+        """Return how many training samples each client holds."""
+        return np.array([self.size(client, cycle) for client in range(self.num_clients)], dtype=np.int64)
+
+    def label_counts(self, clients: NDArray[np.int64], cycle: int) -> NDArray[np.int64]:
+        """Count the training labels of some clients, ``[n, num_classes]``."""
+        held = [labels_of(self.shard(client, cycle).train) for client in clients.tolist()]
+        counts = [np.bincount(labels, minlength=self.num_classes) for labels in held]
+        return np.stack(counts) if counts else np.empty((0, self.num_classes), dtype=np.int64)
+
+    def arrived(self, client: int, cycle: int) -> list[tuple[int, View]]:
+        """Return the training samples a client holds, by the round they arrived."""
+        return [(0, self.shard(client, cycle).train)]
 
     # What other Lightning projects see -------------------------------------------------------------------------
 

@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from lightning import LightningModule
 from lightning.fabric import Fabric
+from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from flcluster.bank import Bank, Table
-from flcluster.data import FederatedDataModule, View
+from flcluster.data import FederatedDataModule, Source, View
 from flcluster.errors import UserError
 from flcluster.layout import Layout
 from flcluster.ranks import Ranks
@@ -40,6 +41,8 @@ class Federation:
         self.ranks = Ranks(fabric)
         self.worker = Worker(fabric, module, seed)
         self.bank = bank(self.layout.size)
+        self.now = 0.0
+        """Virtual time at the start of the current round."""
         self.note: Callable[[str], None] = lambda text: None
         """Says what takes long; the run shows it."""
 
@@ -122,6 +125,33 @@ class Federation:
     def accuracy(self, row: Tensor, view: View) -> float:
         """Return a model's accuracy on a view."""
         return accuracy(self.per_sample(row[None], view)[0])
+
+    def client_accuracies(self, models: Tensor, labels: NDArray[np.int64], cycle: int) -> NDArray[np.float64]:
+        """Return each client's accuracy on its own test data with the model it is served; NaN without test data.
+
+        Clients that share a model and a source are scored together, so small test sets still make full batches.
+        """
+        right, held = np.zeros(len(labels)), np.zeros(len(labels))
+        for k, row in enumerate(models):
+            sources: dict[Source, list[tuple[int, Tensor]]] = {}
+            for client in np.flatnonzero(labels == k).tolist():
+                for source, index in self.data.shard(client, cycle).test.parts:
+                    sources.setdefault(source, []).append((client, index))
+            for source, parts in sources.items():
+                view = View(((source, torch.cat([index for _, index in parts])),))
+                if len(view) == 0:
+                    continue
+                owner = np.repeat([client for client, _ in parts], [len(index) for _, index in parts])
+                hits = self.per_sample(row[None], view)[0, 1].cpu().numpy()
+                right += np.bincount(owner, hits, len(labels))
+                held += np.bincount(owner, minlength=len(labels))
+        return np.divide(right, held, out=np.full(len(labels), np.nan), where=held > 0)
+
+    def represent(self, of: Callable[[Worker, View], Tensor], views: Sequence[View]) -> NDArray[np.float32]:
+        """Compute one small vector per view, shared out over the ranks, ``[n, D]``."""
+        owners = self.ranks.balance([len(view) for view in views])
+        mine = {i: of(self.worker, view).cpu() for i, view in enumerate(views) if owners[i] == self.ranks.rank}
+        return torch.stack(self.ranks.collect(mine, len(views))).numpy()
 
     def cluster_accuracies(self, models: Tensor, named: bool = True) -> list[float]:
         """Return the accuracy on each cluster's evaluation split of the model that stands for it.

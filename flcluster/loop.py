@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from torch import Tensor
@@ -52,8 +53,12 @@ class Loop(ABC, Generic[S]):
     def __init__(self, algorithm: Algorithm[S], fed: Federation, total: int, session: int) -> None:
         self.algorithm, self.fed = algorithm, fed
         self.position, self.epoch, self.total = 0, 0, total
+        self.time = 0.0
+        """Virtual time reached."""
         self.session = session
         """Steps between two rows of metrics."""
+        self.run_dir = Path(".")
+        """Where callbacks may write."""
         self.stop: str | None = None
         """Set by a callback to end the run: the reason."""
 
@@ -72,11 +77,16 @@ class Loop(ABC, Generic[S]):
             return []
         return self.fed.cluster_accuracies(clusters, self.algorithm.named_clusters)
 
+    def gauges(self) -> dict[str, float]:
+        """Return what a session's row shows of the run as it is now."""
+        return self.algorithm.gauges(self.state)
+
     def save(self) -> dict[str, Any]:
         """Return what a checkpoint must hold."""
-        return {"position": self.position, "epoch": self.epoch, "state": self.algorithm.pack(self.state)}
+        at = {"position": self.position, "epoch": self.epoch, "time": self.time}
+        return {**at, "state": self.algorithm.pack(self.state)}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on where a checkpoint stopped."""
-        self.position, self.epoch = saved["position"], saved["epoch"]
+        self.position, self.epoch, self.time = saved["position"], saved["epoch"], saved["time"]
         self.state = self.algorithm.unpack(saved["state"], self.fed.layout.row)

@@ -3,13 +3,18 @@
 import math
 from typing import Any, ClassVar, TypeVar
 
-from flcluster.algorithm import Algorithm, RoundAlgorithm, UploadAlgorithm
+from flcluster.algorithm import Algorithm, UploadAlgorithm
 from flcluster.errors import UserError
 from flcluster.federation import Federation
 from flcluster.loop import Exchange, Loop
+from flcluster.population import measured
+from flcluster.rounds import Round, RoundAlgorithm
 from flcluster.upload_loop import UploadLoop
+from flcluster.worker import Trained
 
 S = TypeVar("S")
+IDLE = 60.0
+"""Virtual seconds until the next try of a round that found nobody online."""
 
 
 class RoundLoop(Loop[S]):
@@ -20,35 +25,57 @@ class RoundLoop(Loop[S]):
 
     def __init__(self, algorithm: RoundAlgorithm[S], fed: Federation, session: int | None) -> None:
         super().__init__(algorithm, fed, algorithm.rounds, session or 1)
+        self.lost = 0
+        """Clients so far that were asked and went offline before they were done."""
 
     def advance(self) -> list[Exchange]:
-        """Run one round; every participant's new model is measured on its test set."""
+        """Run one round."""
         t = self.position
+        self.fed.now = self.time
         self.state, done = self.algorithm.step(self.state, t, self.fed)
         self.position = self.epoch = t + 1
-        wire = self.fed.layout.row_bytes
-        out = []
-        for i, trained in enumerate(done.trained):
-            shard = self.fed.data.shard(trained.client, t)
-            out.append(
-                Exchange(
-                    time=float(t + 1),
-                    client=trained.client,
-                    cycle=t,
-                    samples=trained.size,
-                    staleness=1,
-                    status="accepted" if trained.seen["finite"] else "refused",
-                    acc_before=trained.seen["accuracy"] if trained.seen["finite"] else math.nan,
-                    acc_after=self.fed.accuracy(done.row_of(i), shard.test),
-                    loss=trained.loss,
-                    true=shard.mixture,
-                    uploaded=wire * done.upload_models,
-                    downloaded=wire * done.download_models,
-                    client_compute=3 * trained.size * self.algorithm.local_epochs + done.forwards_of(i),
-                    extra=done.extra,
-                )
-            )
-        return out
+        self.time += done.seconds if done.trained else max(done.seconds, IDLE)
+        self.lost += done.lost
+        return [self._exchange(t, i, trained, done) for i, trained in enumerate(done.trained)]
+
+    def _exchange(self, t: int, i: int, trained: Trained, done: Round) -> Exchange:
+        """Tell of one participant; its new model is measured on its test set unless all clients are measured."""
+        shard, wire = self.fed.data.shard(trained.client, t), self.fed.layout.row_bytes
+        everyone = self.algorithm.measure == "all"
+        return Exchange(
+            time=self.time,
+            client=trained.client,
+            cycle=t,
+            samples=trained.size,
+            staleness=1,
+            status="accepted" if trained.seen["finite"] else "refused",
+            acc_before=trained.seen["accuracy"],
+            acc_after=math.nan if everyone else self.fed.accuracy(done.row_of(i), shard.test),
+            loss=trained.loss,
+            true=shard.mixture,
+            uploaded=wire * done.upload_models,
+            downloaded=wire * done.download_models,
+            client_compute=3 * self.algorithm.processed(trained.size) + done.forwards_of(i),
+            extra=done.extra,
+        )
+
+    def gauges(self) -> dict[str, float]:
+        """Add what is measured of all clients, on the data of the round that was last run."""
+        own = super().gauges()
+        if self.algorithm.measure != "all":
+            return own
+        t = max(self.position - 1, 0)
+        served = self.algorithm.served(self.state, t, self.fed)
+        return {**own, **measured(served, t, self.fed), "lost": float(self.lost)}
+
+    def save(self) -> dict[str, Any]:
+        """Add the number of lost clients."""
+        return {**super().save(), "lost": self.lost}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on where a checkpoint stopped."""
+        super().restore(saved)
+        self.lost = saved["lost"]
 
 
 def make_loop(algorithm: Algorithm[Any], fed: Federation, look_ahead: int | None, session: int | None) -> Loop[Any]:

@@ -60,7 +60,8 @@ class RunProgress:
         self.done = done
         now = time.monotonic()
         rate = (done - self.first) / max(now - self.began, 1e-9)
-        names = {"client_acc_before": "before", "client_acc_after": "after", "cluster_acc": "cluster"}
+        names = {"client_acc": "clients", "client_acc_before": "before", "client_acc_after": "after"}
+        names |= {"cluster_acc": "cluster"}
         shown = " ".join(f"{short} {state[name]:.3f}" for name, short in names.items() if name in state)
         if self.bar is not None:
             self.bar.update(self.task, completed=done, speed=f"{rate:.2f} {unit}/s", state=shown)

@@ -15,6 +15,7 @@ from flcluster.loop import Exchange
 
 MEASURED = ("client_acc_before", "client_acc_after", "cluster_acc", "kl", "fresh_share", "deprecated_share")
 TOTALS = ("refused", "upload_bytes", "download_bytes", "client_compute", "server_compute")
+RECENT = 5
 
 
 class CsvFile:
@@ -61,6 +62,9 @@ class Recorder:
         self.last = torch.full((2, num_clients), torch.nan, dtype=torch.float64)
         self.cluster_sum, self.sessions = 0.0, 0
         self.cluster_last: float | None = None
+        self.gauges: dict[str, float] = {}
+        self.recent: list[float] = []
+        """Accuracy over all clients at the last few sessions."""
         self.pending: dict[str, list[float]] = {}
         self.shown: dict[str, float] = {}
 
@@ -112,8 +116,11 @@ class Recorder:
             row |= {f"est_{k}": float(v) for k, v in enumerate(exchange.estimate)}
         self.clients.write(row)
 
-    def end_session(self, epoch: int, time: float, clusters: list[float]) -> dict[str, float]:
+    def end_session(
+        self, epoch: int, time: float, clusters: list[float], gauges: dict[str, float] | None = None
+    ) -> dict[str, float]:
         """Write one row of metrics and return what loggers should get."""
+        self._keep(gauges or {})
         means = {name: sum(v) / len(v) for name, v in self.pending.items()}
         if clusters:
             stood_for = [acc for acc in clusters if not math.isnan(acc)]  # fewer models than clusters leave some out
@@ -121,11 +128,17 @@ class Recorder:
             means["cluster_acc"] = self.cluster_last = sum(stood_for) / len(stood_for)
             if self.updates:
                 self.cluster_sum, self.sessions = self.cluster_sum + self.cluster_last, self.sessions + 1
+        means |= self.gauges
         row = {"update": self.updates, "epoch": epoch, "time": time, **means, **self.totals}
         self.metrics.write(row)
         self.pending = {}
         self.shown = {**self.shown, **means}
         return {k: float(v) for k, v in row.items()}
+
+    def _keep(self, gauges: dict[str, float]) -> None:
+        self.gauges = gauges
+        if "client_acc" in gauges:
+            self.recent = [*self.recent, gauges["client_acc"]][-RECENT:]
 
     def summary(self) -> dict[str, Any]:
         """Return the final numbers: clients at their last cycle, clusters at the end and on average."""
@@ -149,12 +162,14 @@ class Recorder:
             **self.totals,
             "fresh_share": self.counts["fresh"] / n,
             "deprecated_share": self.counts["deprecated"] / n,
+            **{name: None if math.isnan(value) else value for name, value in self.gauges.items()},
+            **({"client_acc_last": sum(self.recent) / len(self.recent)} if self.recent else {}),
         }
 
     def save(self) -> dict[str, Any]:
         """Return what a checkpoint must hold, file positions included."""
-        names = ("updates", "totals", "counts", "kl_sum", "cluster_sum", "sessions", "cluster_last", "shown")
-        kept: dict[str, Any] = {name: deepcopy(getattr(self, name)) for name in (*names, "last", "pending")}
+        names = ("updates", "totals", "counts", "kl_sum", "cluster_sum", "sessions", "cluster_last", "shown", "recent")
+        kept: dict[str, Any] = {name: deepcopy(getattr(self, name)) for name in (*names, "last", "pending", "gauges")}
         kept["positions"] = {"clients": self.clients.position(), "metrics": self.metrics.position()}
         return kept
 

@@ -63,6 +63,7 @@ class ActiveRun:
             fabric, exp.model, exp.data, lambda width: Bank(exp.run_dir / "bank", width, budget, shared), exp.seed
         )
         self.loop: Loop[Any] = make_loop(exp.algorithm, self.fed, exp.engine.look_ahead, exp.engine.session)
+        self.loop.run_dir = exp.run_dir
         self.recorder = Recorder(exp.data.num_clients, exp.data.num_clusters, exp.algorithm.extra_metrics)
         self.elapsed = 0.0
         self.fed.note = self._note
@@ -97,7 +98,7 @@ class ActiveRun:
             self.progress.note(f"writing to {self.exp.run_dir}; preparing the first models")
             self.loop.begin()
             self.loggers = start_loggers(self.exp.loggers, self.exp.config) if self.main else []
-            self._session(0.0)
+            self._session()
             self.save()
         else:
             self.restore(self.exp.restored)
@@ -121,12 +122,13 @@ class ActiveRun:
                 if exchange.status == "refused":
                     self.progress.note(f"refused the upload of client {exchange.client} (not finite or wrong shape)")
             if loop.position % loop.session == 0 or loop.position == loop.total:
-                self._session(exchanges[-1].time)
+                self._session()
             self.progress.update(loop.position, self.recorder.shown, loop.unit)
         return None
 
-    def _session(self, at: float) -> None:
-        row = self.recorder.end_session(self.loop.epoch, at, self.loop.cluster_accuracies())
+    def _session(self) -> None:
+        loop = self.loop
+        row = self.recorder.end_session(loop.epoch, loop.time, loop.cluster_accuracies(), loop.gauges())
         for logger in self.loggers:
             logger.log_metrics(row, step=self.recorder.updates)
         self.fabric.call("on_session_end", loop=self.loop, metrics=row)

@@ -65,7 +65,7 @@ class UploadLoop(Loop[S]):
         self.fed.fabric.call("on_upload", loop=self, upload=up)
         staleness = self.epoch + 1 - up.last_sync
         reply = self._serve(up)
-        self.position += 1
+        self.position, self.time = n + 1, float(self.schedule.times[n])
         return [self._exchange(n, up, reply, trained, shard, staleness)]
 
     def _serve(self, up: Upload) -> Reply | None:
@@ -156,7 +156,7 @@ class UploadLoop(Loop[S]):
         before, size, wire = trained.seen["accuracy"], trained.size, self.fed.layout.row_bytes
         train_cost = 3 * size * self.algorithm.local_epochs
         common: dict[str, Any] = dict(
-            time=float(self.schedule.times[n]),
+            time=self.time,
             client=up.client,
             cycle=up.cycle,
             samples=size,

@@ -1,7 +1,7 @@
 """What one process does with one model: the only local training loop, and evaluation."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -35,6 +35,8 @@ class Job:
     anchor: Tensor | None = None
     """What the proximal term pulls towards; the start if not given."""
     lr_factor: float = 1.0
+    steps: int | None = None
+    """Batches to train on instead of whole epochs; the data are gone through again as often as that takes."""
 
 
 @dataclass(eq=False)
@@ -53,6 +55,19 @@ class Trained:
 
 
 Observe = Callable[["Worker", Job, Trained], dict[str, Any]]
+
+
+def samples_processed(size: int, epochs: int, batch_size: int, steps: int | None) -> int:
+    """Return how many samples local training goes through, a sample counted each time it is used.
+
+    Example:
+        >>> samples_processed(50, epochs=2, batch_size=20, steps=None), samples_processed(50, 2, 20, steps=4)
+        (100, 70)
+    """
+    if steps is None or size == 0:
+        return size * epochs
+    whole, rest = divmod(steps, -(-size // batch_size))
+    return whole * size + rest * batch_size
 
 
 class Worker:
@@ -87,10 +102,10 @@ class Worker:
         total, steps = torch.zeros((), device=x.device), 0
         self.module.train()
         with torch_seed(self.seed, job.purpose, job.client, job.cycle):
-            for _ in range(job.epochs):
+            for cuts in self._epochs(job, len(y)):
                 shuffled = torch.from_numpy(order.permutation(len(y))).to(x.device)
                 xs, ys = x[shuffled], y[shuffled]  # indexing keeps channels_last, index_select does not
-                for at in self._batches(len(ys), job.batch_size):
+                for at in cuts:
                     total += self._step(xs[at], ys[at], job.prox, pull)
                     steps += 1
         loss = float(total) / max(steps, 1)
@@ -112,6 +127,14 @@ class Worker:
             self.fabric.backward(loss)
         else:
             loss.backward()
+
+    def _epochs(self, job: Job, n: int) -> Iterator[list[slice]]:
+        """Yield the batches of each epoch until the job's epochs or steps are done."""
+        cuts = self._batches(n, job.batch_size)
+        left = len(cuts) * job.epochs if job.steps is None or not cuts else job.steps
+        while left > 0:
+            yield cuts[:left]
+            left -= len(cuts)
 
     def _batches(self, n: int, size: int) -> list[slice]:
         cuts = [slice(a, min(a + size, n)) for a in range(0, n, size)]
@@ -145,6 +168,29 @@ class Worker:
             logits = self.module(x)
         right = (logits.argmax(1) == y).float()
         return torch.stack([self.loss(logits.float(), y, reduction="none"), right])
+
+    @torch.inference_mode()
+    def features(self, row: Tensor, view: View) -> Tensor:
+        """Return what the head reads of each sample, ``[n, F]``, in evaluation mode."""
+        read = getattr(self.module, "features", None)
+        if read is None:
+            raise UserError(f"{type(self.module).__name__} has no method features(x): use another representation")
+        self.layout.load(row)
+        self.module.eval()
+        with self.fabric.autocast():
+            return torch.cat([read(self.to_device(*part.tensors())[0]).float() for part in self.parts(view)])
+
+    def gradient(self, row: Tensor, view: View) -> Tensor:
+        """Return the gradient of a model's mean loss on a view, over the parameters, in evaluation mode."""
+        self.layout.load(row)
+        self.layout.grad.zero_()
+        self.module.eval()
+        for part in self.parts(view):
+            x, y = self.to_device(*part.tensors())
+            with self.fabric.autocast():
+                loss = self.loss(self.module(x), y, reduction="sum") / len(view)
+            loss.backward()
+        return self.layout.grad.clone()
 
     def parts(self, view: View) -> list[View]:
         """Cut a view into evaluation batches."""

@@ -1,0 +1,156 @@
+"""Rounds of K models, each trained by the clients of its cluster: what FedAvg, FIELDING and its baselines share."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from flcluster.clustering import centres_of
+from flcluster.distances import L1
+from flcluster.federation import Federation
+from flcluster.represent import shares
+from flcluster.rounds import Cohort, Round, RoundAlgorithm, Served
+from flcluster.seeds import rng
+from flcluster.worker import Job, Observe, Trained, Worker
+
+from .aggregation import Average, Server
+from .selection import Look, RandomSelection, Selection
+
+
+@dataclass(frozen=True, eq=False)
+class ClusteredState:
+    """The server's models and who uses which."""
+
+    models: Tensor
+    """``[K, P]``"""
+    labels: Tensor
+    """The cluster of each client, int64 ``[N]``."""
+    server: dict[str, Tensor]
+    """What the aggregation remembers."""
+    memory: dict[str, Tensor]
+    """What the selection remembers."""
+
+
+S = TypeVar("S", bound=ClusteredState)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusteredRounds(RoundAlgorithm[S]):
+    """Every round: follow the data, pick clients in each cluster, train from the cluster's model, combine."""
+
+    selection: Selection = field(default_factory=RandomSelection)
+    """Which clients of a cluster train: RandomSelection, Oort, DistanceSelection."""
+    server: Server = field(default_factory=Average)
+    """How trained models become the new one: Average, Yogi, QFair."""
+
+    state_type: ClassVar[type] = ClusteredState
+
+    def follow(self, state: S, t: int, fed: Federation) -> tuple[S, float]:
+        """Look at what changed before round ``t``; return the new state and how long that took in virtual time."""
+        return state, 0.0
+
+    def step(self, state: S, t: int, fed: Federation) -> tuple[S, Round]:
+        """Run one round of all clusters in parallel."""
+        state, seconds = self.follow(state, t, fed)
+        cohort, labels = self.cohort(state, t, fed)
+        jobs = [self.job(m, state.models[k], t, fed) for m, k in zip(cohort.clients, labels, strict=True)]
+        results = fed.train(jobs, self.before(fed, t))
+        lr = fed.worker.rates[0] * self.lr_decay**t
+        parameters = fed.layout.num_parameters
+        models, server, trained = self.server.combine(results, labels, state.models, state.server, parameters, lr)
+        memory = self.selection.learn(state.memory, t, trained, self.look(state, t, fed))
+        done = Round(
+            trained,
+            row_of=lambda i: models[labels[i]],
+            labels=labels,
+            forwards_of=lambda i: trained[i].size if self.asks_loss else 0,
+            seconds=seconds + cohort.seconds,
+            lost=cohort.lost,
+        )
+        return self.after(replace(state, models=models, server=server, memory=memory), t, done, fed)
+
+    def after(self, state: S, t: int, done: Round, fed: Federation) -> tuple[S, Round]:
+        """Learn from what the round's participants sent."""
+        return state, done
+
+    def served(self, state: S, t: int, fed: Federation) -> Served:
+        """The model of each client's cluster; clients that are not known yet use the first."""
+        return Served(state.models, state.labels.clamp(min=0).numpy())
+
+    # who takes part ---------------------------------------------------------------------------------------------
+
+    def cohort(self, state: S, t: int, fed: Federation) -> tuple[Cohort, list[int]]:
+        """Pick this round's clients cluster by cluster, with the cluster of each; clusters run in parallel."""
+        pool = self.available(t, fed)
+        home = state.labels.numpy()[pool]
+        members = [pool[home == k] for k in range(len(state.models))]
+        look, parts = self.look(state, t, fed), []
+        for k, quota in enumerate(quotas([len(m) for m in members], self.wanted(fed))):
+            draw = rng(fed.seed, "select", t, k)
+            asked = self.selection.pick(members[k], self.asked(quota), t, state.memory, look, draw)
+            parts.append(self.race(asked, quota, t, fed))
+        labelled = sorted((client, k) for k, part in enumerate(parts) for client in part.clients)
+        whole = Cohort([c for c, _ in labelled], max(p.seconds for p in parts), sum(p.lost for p in parts))
+        return whole, [k for _, k in labelled]
+
+    def look(self, state: S, t: int, fed: Federation) -> Look:
+        """Return what the selection may ask."""
+        sizes, most = fed.data.sizes(t), (self.local_steps or 0) * self.batch_size
+        return Look(
+            distance=lambda clients: self.distances(state, clients, t, fed),
+            seconds=lambda clients: self.durations(clients, t, fed),
+            work=lambda clients: np.minimum(sizes[clients], most or sizes[clients]).astype(np.float64),
+        )
+
+    def distances(self, state: S, clients: NDArray[np.int64], t: int, fed: Federation) -> NDArray[np.float64]:
+        """Return how far clients of one cluster lie from its centre: L1 between label shares and their mean."""
+        points = shares(fed.data.label_counts(clients, t))
+        centre = centres_of(points, np.zeros(len(points), dtype=np.int64), 1)
+        return L1().between(points, centre)[:, 0].astype(np.float64)
+
+    # what clients report ----------------------------------------------------------------------------------------
+
+    @property
+    def asks_loss(self) -> bool:
+        """Whether clients report the loss of the model they received."""
+        return self.selection.needs_start_loss or self.server.needs_start_loss
+
+    def before(self, fed: Federation, t: int) -> Observe:
+        """Add the losses of the received model, if a part needs them."""
+        look = super().before(fed, t)
+        if not self.asks_loss:
+            return look
+
+        def observe(worker: Worker, job: Job, trained: Trained) -> dict[str, Any]:
+            losses = worker.per_sample(job.start, job.view)[0].double()
+            seen = {"start_loss": float(losses.mean()), "start_square": float(losses.square().mean())}
+            return {**look(worker, job, trained), **seen}
+
+        return observe
+
+
+def quotas(sizes: list[int], total: int) -> list[int]:
+    """Share ``total`` participants among clusters: equally, at most the cluster's size, the rest to the largest.
+
+    Example:
+        >>> quotas([50, 2, 0, 30], 20)
+        [11, 2, 0, 7]
+    """
+    share = max(1, round(total / max(1, sum(size > 0 for size in sizes))))
+    quota = [min(share, size) for size in sizes]
+    rest = total - sum(quota)
+    for k in sorted(range(len(sizes)), key=lambda k: (-sizes[k], k)):
+        more = min(max(rest, 0), sizes[k] - quota[k])
+        quota[k] += more
+        rest -= more
+    return quota
+
+
+def one_cluster(algorithm: "ClusteredRounds[Any]", fed: Federation) -> ClusteredState:
+    """Return the state of one random model that everyone uses."""
+    models = fed.init_rows(1)
+    labels = torch.zeros(fed.data.num_clients, dtype=torch.int64)
+    return ClusteredState(models, labels, algorithm.server.start(models), algorithm.selection.start(len(labels)))

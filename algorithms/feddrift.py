@@ -1,0 +1,215 @@
+"""FedDrift: Federated Learning under Distributed Concept Drift (Jothimurugesan et al., 2023)."""
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
+from torch import Tensor
+
+from flcluster.algorithm import at_least
+from flcluster.data import View
+from flcluster.federation import Federation, accuracy
+from flcluster.rounds import Round, RoundAlgorithm, Served, weighted_sums
+from flcluster.seeds import rng
+
+Accuracies = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class DriftState:
+    """Models, and which of them each client's data of each step belong to."""
+
+    models: Tensor
+    """``[K, P]``"""
+    steps: Tensor
+    """The round at which each step began, int64 ``[S]``."""
+    assigned: Tensor
+    """The model of each step and client, int64 ``[S, N]``; −1: no data."""
+    best: Tensor
+    """The accuracy of each client's best model at the last step, ``[N]``; NaN before."""
+    alone: Tensor
+    """The step up to which each model is isolated, int64 ``[K]``."""
+    counts: dict[str, float] = field(default_factory=dict)
+    """Totals that the metrics show."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedDrift(RoundAlgorithm[DriftState]):
+    """A client whose accuracy falls gets a new model; models that do equally well on each other's data are merged.
+
+    Everyone evaluates every model at each step and trains every model its data belong to, in every round: meant for
+    tens of clients.
+    """
+
+    delta: float = 0.1
+    """δ: a fall in accuracy that counts as drift."""
+    merge: float | None = None
+    """δ′: models whose accuracies on each other's data fall by at most this are merged; δ if not given."""
+    isolation: int = 1
+    """W: steps for which a new model belongs to its first client alone."""
+    max_models: int = 10
+    """Most models at a time; beyond it a drifted client stays with its best model."""
+    merge_batches: int = 20
+    """Most batches of a cluster's data that merging looks at."""
+
+    state_type: ClassVar[type] = DriftState
+    extra_names: ClassVar[tuple[str, ...]] = ("drifts", "merges", "report_compute")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("isolation", "max_models", "merge_batches"):
+            at_least(name, getattr(self, name), 1)
+
+    def init(self, fed: Federation) -> DriftState:
+        """One model for everyone who holds data."""
+        sizes, N = torch.from_numpy(fed.data.sizes(0)), fed.data.num_clients
+        return DriftState(
+            models=fed.init_rows(1),
+            steps=torch.zeros(1, dtype=torch.int64),
+            assigned=torch.where(sizes > 0, 0, -1)[None],
+            best=torch.full((N,), torch.nan),
+            alone=torch.zeros(1, dtype=torch.int64),
+            counts=dict.fromkeys(self.extra_names, 0.0),
+        )
+
+    def step(self, state: DriftState, t: int, fed: Federation) -> tuple[DriftState, Round]:
+        """Look for drift if new data came; then train every model on all data that belong to it."""
+        if len(fed.data.drifted(t)):
+            state = self.next_step(state, t, fed)
+        cohort = self.select(t, fed)
+        work = [(m, k, view) for m in cohort.clients for k, view in self.views(state, m, t, fed).items()]
+        jobs = [replace(self.job(m, state.models[k], t, fed), view=view) for m, k, view in work]
+        labels = [k for _, k, _ in work]
+        results = fed.train(jobs, self.before(fed, t))
+        models, trained = weighted_sums(results, labels, state.models, lambda result: float(result.size))
+        busiest = max((sum(m == client for client, _, _ in work) for m in cohort.clients), default=1)
+        return replace(state, models=models), Round(
+            trained,
+            row_of=lambda i: models[labels[i]],
+            download_models=len(models),
+            seconds=cohort.seconds * busiest,
+            lost=cohort.lost,
+        )
+
+    def served(self, state: DriftState, t: int, fed: Federation) -> Served:
+        """The model that a client's newest data belong to."""
+        return Served(state.models, state.assigned[-1].clamp(min=0).numpy())
+
+    def views(self, state: DriftState, client: int, t: int, fed: Federation) -> dict[int, View]:
+        """Return the training samples a client still holds, by the model they belong to."""
+        parts: dict[int, list[View]] = {}
+        for arrived, view in fed.data.arrived(client, t):
+            step = max(int(torch.searchsorted(state.steps, arrived, right=True)) - 1, 0)
+            if len(view) and (owner := int(state.assigned[step, client])) >= 0:
+                parts.setdefault(owner, []).append(view)
+        return {k: View(tuple(p for v in views for p in v.parts)) for k, views in sorted(parts.items())}
+
+    # a step: new data -------------------------------------------------------------------------------------------
+
+    def next_step(self, state: DriftState, t: int, fed: Federation) -> DriftState:
+        """Assign the new data; start new models for clients that drifted; merge models that do alike."""
+        step = len(state.steps)
+        clients = np.flatnonzero(fed.data.sizes(t)).tolist()
+        newest = {m: fed.data.arrived(m, t)[-1][1] for m in clients}
+        free = [k for k in range(len(state.models)) if int(state.alone[k]) < step]
+        models, alone = [*state.models], state.alone.tolist()
+        assigned, best = state.assigned[-1].clone(), state.best.clone()
+        counts = dict(state.counts)
+        for m in clients:
+            own = int(assigned[m])
+            if own >= 0 and own not in free:
+                continue  # its own new model is still isolated
+            scores = fed.per_sample(state.models[free], newest[m])[:, 1].cpu().double().mean(1)
+            top, k = float(scores.max()), free[int(scores.argmax())]
+            counts["report_compute"] += float(len(free) * len(newest[m]))
+            if float(best[m]) - top > self.delta and len(models) < self.max_models:
+                models.append(state.models[k].clone())  # begins as the client's best model
+                alone.append(step + self.isolation - 1)
+                k = len(models) - 1
+                counts["drifts"] += 1
+            assigned[m], best[m] = k, top
+        state = replace(
+            state,
+            models=torch.stack(models),
+            steps=torch.cat([state.steps, torch.tensor([t])]),
+            assigned=torch.cat([state.assigned, assigned[None]]),
+            best=best,
+            alone=torch.tensor(alone),
+            counts=counts,
+        )
+        return self.merged(state, t, fed)
+
+    def merged(self, state: DriftState, t: int, fed: Federation) -> DriftState:
+        """Merge models by complete linkage of how much worse they do on each other's data."""
+        step, used = len(state.steps) - 1, torch.unique(state.assigned[state.assigned >= 0]).tolist()
+        free = [k for k in used if int(state.alone[k]) < step]
+        groups = [[k] for k in used if k not in free]
+        data = self.cluster_data(state, free, t, fed)
+        free, idle = [k for k in free if k in data], [k for k in free if k not in data]
+        groups += [[k] for k in idle]
+        if len(free) > 1:
+            scores = np.array(
+                [[accuracy(fed.per_sample(state.models[i][None], data[j])[0]) for j in free] for i in free]
+            )
+            cut = self.delta if self.merge is None else self.merge
+            found = clusters_of(scores, cut)
+            groups += [[free[i] for i in np.flatnonzero(found == g)] for g in np.unique(found)]
+        else:
+            groups += [[k] for k in free]
+        return joined(state, sorted(groups))
+
+    def cluster_data(self, state: DriftState, wanted: list[int], t: int, fed: Federation) -> dict[int, View]:
+        """Return some of the training samples that belong to each model, at most ``merge_batches`` batches."""
+        parts: dict[int, list[View]] = {}
+        for client in np.flatnonzero(fed.data.sizes(t)).tolist():
+            for k, view in self.views(state, client, t, fed).items():
+                parts.setdefault(k, []).append(view)
+        most = self.merge_batches * self.batch_size
+        return {
+            k: sampled([p for v in parts[k] for p in v.parts], most, rng(fed.seed, "merge", t, k))
+            for k in wanted
+            if k in parts
+        }
+
+    def gauges(self, state: DriftState) -> dict[str, float]:
+        """Show the totals."""
+        return state.counts
+
+
+def sampled(parts: "list[tuple[object, Tensor]]", most: int, draw: np.random.Generator) -> View:
+    """Return at most ``most`` samples of some parts, each part in proportion."""
+    total = sum(len(index) for _, index in parts)
+    share = min(1.0, most / max(total, 1))
+    picked = [
+        (s, i[torch.from_numpy(np.sort(draw.permutation(len(i))[: max(1, round(share * len(i)))]))]) for s, i in parts
+    ]
+    return View(tuple(picked))  # type: ignore[arg-type]
+
+
+def clusters_of(scores: Accuracies, cut: float) -> NDArray[np.int64]:
+    """Cluster models by complete linkage; the distance is the larger of the two falls in accuracy, at least 0."""
+    own = np.diag(scores)
+    fall = np.maximum(np.maximum(own[:, None] - scores, (own[:, None] - scores).T), 0.0)
+    np.fill_diagonal(fall, 0.0)
+    return fcluster(linkage(squareform(fall, checks=False), "complete"), cut, "distance").astype(np.int64)
+
+
+def joined(state: DriftState, groups: list[list[int]]) -> DriftState:
+    """Average the models of each group by how many (step, client) contributions they have; drop unused models."""
+    use = torch.bincount(state.assigned[state.assigned >= 0], minlength=len(state.models)).double()
+    place = torch.full((len(state.models) + 1,), -1, dtype=torch.int64)
+    rows, alone = [], []
+    for new, group in enumerate(groups):
+        weights = (use[group] / use[group].sum()).to(state.models)
+        rows.append(weights @ state.models[group])
+        alone.append(int(state.alone[group].max()))
+        place[group] = new
+    merges = sum(len(group) - 1 for group in groups)
+    counts = {**state.counts, "merges": state.counts["merges"] + merges}
+    return replace(
+        state, models=torch.stack(rows), assigned=place[state.assigned], alone=torch.tensor(alone), counts=counts
+    )

@@ -1,0 +1,217 @@
+"""What a method in rounds is: who takes part, for how long, and what a round did."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from flcluster.algorithm import Algorithm, at_least
+from flcluster.devices import Devices, Profile
+from flcluster.errors import UserError
+from flcluster.federation import Federation, accuracy
+from flcluster.layout import all_finite
+from flcluster.seeds import rng
+from flcluster.worker import Job, Observe, Trained, Worker, samples_processed
+
+S = TypeVar("S")
+SHOWN_SIZES = 10
+POPULATION = (
+    *("client_acc", "client_acc_std", "clusters", "heterogeneity", "lost"),
+    *(f"cluster_size_{k}" for k in range(SHOWN_SIZES)),
+)
+"""What is measured of all clients together; sizes are shown of the first ten clusters."""
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """Which model each client uses now."""
+
+    models: Tensor
+    """``[K, P]``"""
+    labels: NDArray[np.int64]
+    """The model of each client."""
+
+
+@dataclass(eq=False)
+class Round:
+    """What one round did: who trained, which model each participant now uses, and what it cost."""
+
+    trained: list[Trained]
+    row_of: Callable[[int], Tensor]
+    """The model that the i-th participant now uses (from the server's models, or from a table of rows)."""
+    labels: list[int] = field(default_factory=list)
+    """Which of the server's models each participant trained, where there are several."""
+    upload_models: int = 1
+    download_models: int = 1
+    """Models each participant sent and received."""
+    forwards_of: Callable[[int], int] = lambda i: 0
+    """Forward passes (samples) of the i-th participant besides training."""
+    seconds: float = 1.0
+    """How long it took, in virtual time."""
+    lost: int = 0
+    """Clients that were asked and went offline before they were done."""
+    extra: dict[str, float] = field(default_factory=dict)
+    """What the method logs beside the common metrics."""
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The clients that a round trains."""
+
+    clients: list[int]
+    seconds: float
+    """How long the slowest takes; one unit if no devices are simulated."""
+    lost: int = 0
+    """Clients that were asked and went offline before they were done."""
+
+
+@lru_cache(maxsize=4)
+def profile_of(devices: Devices, clients: int, seed: int) -> Profile:
+    """Return the simulated devices of all clients, made once."""
+    return devices.profile(clients, seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundAlgorithm(Algorithm[S]):
+    """A method that proceeds in rounds: select, assign, train, aggregate."""
+
+    rounds: int = 100
+    """Number of rounds."""
+    participation: float = 1.0
+    """Share of clients that take part in a round."""
+    participants: int | None = None
+    """Number of clients that take part in a round, instead of a share."""
+    local_steps: int | None = None
+    """Batches of local training per round, instead of epochs."""
+    prox: float = 0.0
+    """μ: weight of the proximal term (μ/2)·‖w − w_received‖² of local training (FedProx)."""
+    lr_decay: float = 1.0
+    """Factor on the learning rate from one round to the next."""
+    devices: Devices | None = None
+    """Simulated devices: how long clients take and when they are online. Without them a round takes one unit."""
+    overcommit: float = 1.3
+    """Clients asked per client needed where devices are simulated; the fastest are kept."""
+    measure: Literal["participants", "all"] = "participants"
+    """Whose accuracy is measured: a round's participants (before and after), or at each session all clients."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("rounds", self.rounds, 1)
+        at_least("overcommit", self.overcommit, 1)
+        at_least("prox", self.prox, 0)
+        if not 0 < self.participation <= 1:
+            raise UserError(f"algorithm.participation must be in (0, 1], got {self.participation}")
+        for name in ("participants", "local_steps"):
+            if getattr(self, name) is not None:
+                at_least(name, getattr(self, name), 1)
+
+    @property
+    def extra_metrics(self) -> tuple[str, ...]:
+        """Add what is measured of all clients, if that is asked for."""
+        return (*self.extra_names, *(POPULATION if self.measure == "all" else ()))
+
+    # who takes part ---------------------------------------------------------------------------------------------
+
+    def wanted(self, fed: Federation) -> int:
+        """Return how many clients a round should train."""
+        return self.participants or max(1, round(self.participation * fed.data.num_clients))
+
+    def available(self, t: int, fed: Federation) -> NDArray[np.int64]:
+        """Return the clients that hold training data and are online now, ascending."""
+        clients = np.flatnonzero(fed.data.sizes(t))
+        if self.devices is None:
+            return clients
+        return clients[profile_of(self.devices, fed.data.num_clients, fed.seed).online(clients, fed.now)]
+
+    def select(self, t: int, fed: Federation) -> Cohort:
+        """Draw this round's clients uniformly without replacement."""
+        pool, wanted = self.available(t, fed), self.wanted(fed)
+        asked = rng(fed.seed, "select", t).choice(pool, size=min(self.asked(wanted), len(pool)), replace=False)
+        return self.race(asked, wanted, t, fed)
+
+    def asked(self, wanted: int) -> int:
+        """Return how many clients to ask so that enough are done in time."""
+        return wanted if self.devices is None else math.ceil(self.overcommit * wanted)
+
+    def race(self, asked: NDArray[np.int64], wanted: int, t: int, fed: Federation) -> Cohort:
+        """Keep the ``wanted`` fastest of the clients that were asked, in ascending order."""
+        if self.devices is None:
+            return Cohort(sorted(asked.tolist()), seconds=1.0)
+        profile = profile_of(self.devices, fed.data.num_clients, fed.seed)
+        kept, seconds, lost = profile.keep(asked, self.durations(asked, t, fed), fed.now, wanted)
+        return Cohort(sorted(kept.tolist()), seconds, lost)
+
+    def durations(self, clients: NDArray[np.int64], t: int, fed: Federation) -> NDArray[np.float64]:
+        """Return how long each client needs to download a model, train and upload."""
+        if self.devices is None:
+            return np.ones(len(clients))
+        samples = np.array([self.processed(size) for size in fed.data.sizes(t)[clients].tolist()])
+        profile, wire = profile_of(self.devices, fed.data.num_clients, fed.seed), fed.layout.row_bytes
+        return profile.seconds(clients, samples, wire, wire)
+
+    def processed(self, size: int) -> int:
+        """Return how many samples a client with ``size`` samples goes through in a round."""
+        return samples_processed(size, self.local_epochs, self.batch_size, self.local_steps)
+
+    # training and measuring -------------------------------------------------------------------------------------
+
+    def job(self, client: int, start: Tensor, t: int, fed: Federation) -> Job:
+        """Plan a client's local training in round ``t``."""
+        view = fed.data.shard(client, t).train
+        decay = self.lr_decay**t
+        return Job(
+            client,
+            start,
+            view,
+            self.local_epochs,
+            self.batch_size,
+            cycle=t,
+            prox=self.prox,
+            lr_factor=decay,
+            steps=self.local_steps,
+        )
+
+    def before(self, fed: Federation, t: int) -> Observe:
+        """Look at each trained model where it was trained: is it finite, and how good is it for its own client."""
+
+        def observe(worker: Worker, job: Job, trained: Trained) -> dict[str, Any]:
+            finite = all_finite(trained.row)
+            if self.measure == "all" or not finite:
+                return {"accuracy": math.nan, "finite": finite}
+            test = fed.data.shard(job.client, t).test
+            return {"accuracy": accuracy(worker.per_sample(trained.row, test)), "finite": finite}
+
+        return observe
+
+    def served(self, state: S, t: int, fed: Federation) -> Served:
+        """Say which model each client uses on the data of round ``t``."""
+        raise UserError(f"{type(self).__name__} cannot measure all clients: use algorithm.measure=participants")
+
+    @abstractmethod
+    def step(self, state: S, t: int, fed: Federation) -> tuple[S, Round]:
+        """Run round ``t`` (from 0)."""
+
+
+def weighted_sums(
+    trained: Iterable[Trained], labels: list[int], old: Tensor, weight: Callable[[Trained], float]
+) -> tuple[Tensor, list[Trained]]:
+    """Average trained rows per label as they come in, in client order; a label nobody trained keeps its old row.
+
+    Rows that are not finite are left out. Returns the models and the results without their rows.
+    """
+    totals, mass, light = torch.zeros_like(old), [0.0] * len(old), []
+    for result, label in zip(trained, labels, strict=True):
+        if all_finite(result.row):
+            totals[label].add_(result.row, alpha=weight(result))
+            mass[label] += weight(result)
+        light.append(Trained(**{**vars(result), "row": None}))
+    for label, total in enumerate(mass):
+        totals[label] = totals[label] / total if total else old[label]
+    return totals, light
