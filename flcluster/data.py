@@ -28,13 +28,15 @@ class View:
     """Chosen samples of one or more sources. Nothing is read until it is asked for."""
 
     parts: tuple[tuple[Source, Tensor], ...]
+    """At least one, though it may choose nothing."""
 
     def __len__(self) -> int:
         return sum(len(index) for _, index in self.parts)
 
     def tensors(self) -> tuple[Tensor, Tensor]:
         """All samples at once."""
-        taken = [source.take(index) for source, index in self.parts if len(index)]
+        filled = [(source, index) for source, index in self.parts if len(index)]
+        taken = [source.take(index) for source, index in filled or self.parts[:1]]
         if len(taken) == 1:
             return taken[0]
         return torch.cat([x for x, _ in taken]), torch.cat([y for _, y in taken])

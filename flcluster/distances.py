@@ -12,7 +12,6 @@ from typing import ClassVar
 import numpy as np
 import torch
 from scipy.spatial.distance import cdist
-from sklearn.metrics.pairwise import euclidean_distances
 
 from flcluster.sketch import Doubles, Points, Sketch, shared_sketch
 
@@ -147,8 +146,10 @@ class L2(Distance):
     order: ClassVar[int] = 2
 
     def _block(self, x: Doubles, y: Doubles) -> Doubles:
-        middle = y.mean(0)  # near their mean the squares that are subtracted are small
-        return np.asarray(euclidean_distances(x - middle, y - middle))
+        middle = y.mean(0)  # from there the squares that are subtracted are small
+        x, y = x - middle, y - middle
+        squares = (x * x).sum(1)[:, None] + (y * y).sum(1) - 2 * (x @ y.T)
+        return np.sqrt(np.maximum(squares, 0.0))
 
     def _rows(self, x: Doubles, y: Doubles) -> Doubles:
         return np.sqrt(((x - y) ** 2).sum(1))

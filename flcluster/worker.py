@@ -156,7 +156,8 @@ class Worker:
     def per_sample(self, row: Tensor, view: View) -> Tensor:
         """Return ``[2, n]``: each sample's loss, and 1 where the prediction is right."""
         self.layout.load(row)
-        return torch.cat([self.score(part) for part in self.parts(view)], dim=1)
+        nothing = torch.zeros(2, 0, device=row.device)
+        return torch.cat([nothing, *(self.score(part) for part in self.parts(view))], dim=1)
 
     @torch.inference_mode()
     def score(self, part: View) -> Tensor:

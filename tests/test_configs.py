@@ -11,6 +11,7 @@ from flcluster.config import plan_fit
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 PAPER = list(csv.DictReader((files("flcluster.papers") / "ccfl_table2_hyperparams.csv").read_text().splitlines()))
+STREAMS = list(csv.DictReader((files("flcluster.papers") / "fielding_table45_config.csv").read_text().splitlines()))
 METHODS = ["CDFL", "CCFL", "FedSoftAsync", "FedBuff", "CA2FL", "Local"]
 
 
@@ -21,8 +22,17 @@ def row_flags(row: dict) -> list[str]:
     return flags if row["K"] == "4" else [*flags, "--config", str(CONFIGS / "rows" / f"{short}_{row['K']}.yaml")]
 
 
+def make_manifest(path: Path) -> None:
+    """Give a config of a real trace a manifest of one image in the place it looks at."""
+    manifest = yaml.safe_load(path.read_text())["data"]["init_args"].get("manifest")
+    if manifest is not None:
+        Path("data").mkdir()
+        (Path("data") / manifest).write_text("image,label,client,time\na.png,0,c,2015-01-02\nb.png,1,c,2015-01-03\n")
+
+
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda p: p.name)
 def test_every_config_builds(path):
+    make_manifest(path)
     plan = plan_fit(["--config", str(path)])
     made = plan.parser.instantiate(plan.settings)
     assert made.model.hparams["num_classes"] == made.data.num_classes
@@ -66,3 +76,29 @@ def test_sweeps_call_us_with_keys_we_have(path):
     for key, spec in sweep["parameters"].items():
         for value in spec.get("values", [spec.get("value")]):
             plan_fit([*flags, f"--{key}={value}"])
+
+
+@pytest.mark.parametrize("row", STREAMS, ids=lambda r: r["dataset"])
+def test_streams_have_the_papers_settings(row):
+    name = {"OpenImage": "openimages"}.get(row["dataset"], row["dataset"].lower())
+    path = CONFIGS / f"fielding_{name}.yaml"
+    make_manifest(path)
+    plan = plan_fit(["--config", str(path)])
+    made = plan.parser.instantiate(plan.settings)
+    arrivals, algorithm, model = made.data.arrivals, made.algorithm, made.model
+    gap = arrivals.rounds_per_day if row["dataset"] == "FMoW" else arrivals.gap
+    assert gap == int(row["rounds_between_arrivals"]) and made.data.window == 100
+    assert algorithm.rounds == int(row["total_rounds"]) and algorithm.participants == int(row["participants_per_round"])
+    assert (algorithm.local_steps, algorithm.batch_size) == (int(row["local_steps"]), int(row["batch_size"]))
+    assert model.hparams["lr"] == float(row["lr"]) and made.data.name == row["dataset"]
+    kind = {"ResNet-18": "ResNet18", "ViT-B16": "ViT", "ShuffleNet v2": "ShuffleNetV2"}[row["model"]]
+    assert type(model).__name__ == kind and model.hparams.get("variant", "b_16") == "b_16"
+    assert not model.hparams.get("small_stem", False)
+
+
+def test_the_probe_of_table_7_is_an_overlay():
+    flags = ["--config", str(CONFIGS / "fielding_fashionmnist.yaml")]
+    plan = plan_fit([*flags, "--config", str(CONFIGS / "rows" / "fielding_table7.yaml")])
+    made = plan.parser.instantiate(plan.settings)
+    assert type(made.algorithm).__name__ == "FedAvg" and made.callbacks[0].rounds[-1] <= made.algorithm.rounds
+    assert all(at % made.engine.session == 0 for at in made.callbacks[0].rounds)

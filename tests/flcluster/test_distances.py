@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.spatial import distance as scipy_distance
@@ -114,6 +114,7 @@ def test_the_square_root_is_the_metric_of_the_divergence():
 @given(
     points=hnp.arrays(np.float32, st.tuples(st.integers(1, 12), st.integers(1, 6)), elements=st.floats(0, 1, width=32))
 )
+@settings(deadline=None)
 def test_a_sketch_bounds_every_distance(metric, points):
     mass, features = metric.sketch(points)(points)
     bound = mass[:, None] + mass - features @ features.T

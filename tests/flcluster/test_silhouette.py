@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import silhouette_score
 
@@ -81,6 +81,7 @@ def test_mean_distances_by_hand():
 
 
 @given(data=st.data())
+@settings(max_examples=40, deadline=None)
 def test_order_does_not_matter(data):
     points, _ = histograms(20, 4, data.draw(st.integers(0, 10)))
     labels = np.array(data.draw(st.lists(st.integers(0, 4), min_size=20, max_size=20)))
