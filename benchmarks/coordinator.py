@@ -86,7 +86,7 @@ def events(n: int, repeats: int, paper: bool) -> None:
 
 def k_means(n: int, memory: float) -> None:
     """Time one start of k-means with k = 10 on one thread, on as many coordinates as fit, without any structure."""
-    dims = min(10_000, int(0.9 * memory * 1e9 / (2 * 4 * n)))  # scikit-learn makes one more copy
+    dims = min(10_000, int(0.8 * memory * 1e9 / (2 * 4 * n)))  # scikit-learn makes one more copy
     print(f"k-means, k = 10, one thread, one start, float32, {n:,} points x {dims:,} coordinates")
     points = np.empty((n, dims), dtype=np.float32)
     draw = rng(0, "points")
