@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from flcluster.layout import all_finite
-from flcluster.rounds import weighted_sums
+from flcluster.errors import UserError
+from flcluster.rounds import counts, weighted_sums
 from flcluster.worker import Trained
 
 Memory = dict[str, Tensor]
@@ -32,7 +32,7 @@ class Server(ABC):
         """Step every model with what its clients trained.
 
         Args:
-            trained: Results as they come in; rows that are not finite are left out.
+            trained: Results as they come in; those that were not trained or are not finite are left out.
             labels: Which model each result belongs to.
             old: The models that were sent out, ``[K, P]``; one that nobody trained stays.
             memory: What the last step left.
@@ -73,6 +73,10 @@ class Yogi(Average):
     beta2: float = 0.99
     """Decay of the second moment."""
 
+    def __post_init__(self) -> None:
+        if not (self.eta > 0 and self.tau > 0 and 0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
+            raise UserError(f"server: eta and tau must be above 0, beta1 and beta2 in [0, 1), got {self}")
+
     def start(self, models: Tensor) -> Memory:
         """m = 0, v = τ."""
         return {"m": torch.zeros_like(models), "v": torch.full_like(models, self.tau)}
@@ -84,7 +88,9 @@ class Yogi(Average):
         models, _, light = super().combine(trained, labels, old, memory, parameters, lr)
         g = models - old
         moved = torch.zeros(len(old), 1, dtype=torch.bool, device=old.device)
-        moved[[label for label, result in zip(labels, light, strict=True) if result.seen["finite"]]] = True
+        moved[
+            [label for label, result in zip(labels, light, strict=True) if result.steps and result.seen["finite"]]
+        ] = True
         m = torch.where(moved, self.beta1 * memory["m"] + (1 - self.beta1) * g, memory["m"])
         square = g.square()
         v = memory["v"]
@@ -103,6 +109,10 @@ class QFair(Server):
 
     needs_start_loss: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        if not self.q >= 0:
+            raise UserError(f"server.q must be at least 0, got {self.q}")
+
     def combine(
         self, trained: Iterable[Trained], labels: list[int], old: Tensor, memory: Memory, parameters: int, lr: float
     ) -> tuple[Tensor, Memory, list[Trained]]:
@@ -110,7 +120,7 @@ class QFair(Server):
         L, step, mass = 1 / lr, torch.zeros_like(old), [0.0] * len(old)
         buffers, count, light = torch.zeros_like(old[:, parameters:]), [0] * len(old), []
         for result, k in zip(trained, labels, strict=True):
-            if all_finite(result.row):
+            if counts(result):
                 f = result.seen["start_loss"] + 1e-10
                 delta = L * (old[k] - result.row)
                 step[k].add_(delta, alpha=f**self.q)

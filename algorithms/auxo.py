@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from flcluster.algorithm import at_least
@@ -80,6 +81,8 @@ class Auxo(ClusteredRounds[AuxoState]):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least("max_clusters", self.max_clusters, 1)
+        if not 0 <= self.balance[0] < self.balance[1]:
+            raise UserError(f"algorithm.balance: give a smaller and a larger ratio, got {self.balance}")
         if not 0 < self.tail <= 1:
             raise UserError(f"algorithm.tail must be in (0, 1], got {self.tail}")
 
@@ -176,7 +179,8 @@ def half_labels(unit: Tensor, scores: Tensor, parted: bool, confidence: float, s
     labelled one if it is clearly nearer than any of the other half.
     """
     if not parted:
-        half = torch.from_numpy(KMeans(2, n_init=10, random_state=seed).fit(unit.numpy()).labels_).long()
+        with threadpool_limits(1):  # the same on every rank
+            half = torch.from_numpy(KMeans(2, n_init=10, random_state=seed).fit(unit.numpy()).labels_).long()
         return F.one_hot(half, 2).float() * 2 - 1
     out, labelled = torch.zeros(len(unit), 2), scores.any(1)
     half = scores.argmax(1)

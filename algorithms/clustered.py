@@ -12,7 +12,7 @@ from flcluster.clustering import centres_of
 from flcluster.distances import L1
 from flcluster.federation import Federation
 from flcluster.represent import shares
-from flcluster.rounds import Cohort, Round, RoundAlgorithm, Served
+from flcluster.rounds import Cohort, Load, Round, RoundAlgorithm, Served
 from flcluster.seeds import rng
 from flcluster.worker import Job, Observe, Trained, Worker
 
@@ -77,8 +77,8 @@ class ClusteredRounds(RoundAlgorithm[S]):
         return state, done
 
     def served(self, state: S, t: int, fed: Federation) -> Served:
-        """The model of each client's cluster; clients that are not known yet use the first."""
-        return Served(state.models, state.labels.clamp(min=0).numpy())
+        """The model of each client's cluster."""
+        return Served(state.models, state.labels.numpy())
 
     # who takes part ---------------------------------------------------------------------------------------------
 
@@ -91,18 +91,22 @@ class ClusteredRounds(RoundAlgorithm[S]):
         for k, quota in enumerate(quotas([len(m) for m in members], self.wanted(fed))):
             draw = rng(fed.seed, "select", t, k)
             asked = self.selection.pick(members[k], self.asked(quota), t, state.memory, look, draw)
-            parts.append(self.race(asked, quota, t, fed))
+            parts.append(self.race(asked, quota, t, fed, self.load))
         labelled = sorted((client, k) for k, part in enumerate(parts) for client in part.clients)
         whole = Cohort([c for c, _ in labelled], max(p.seconds for p in parts), sum(p.lost for p in parts))
         return whole, [k for _, k in labelled]
 
     def look(self, state: S, t: int, fed: Federation) -> Look:
         """Return what the selection may ask."""
-        sizes, most = fed.data.sizes(t), (self.local_steps or 0) * self.batch_size
+
+        def work(clients: NDArray[np.int64]) -> NDArray[np.float64]:
+            sizes = fed.data.sizes(t)[clients].astype(np.float64)
+            return sizes if self.local_steps is None else np.minimum(sizes, self.local_steps * self.batch_size)
+
         return Look(
             distance=lambda clients: self.distances(state, clients, t, fed),
-            seconds=lambda clients: self.durations(clients, t, fed),
-            work=lambda clients: np.minimum(sizes[clients], most or sizes[clients]).astype(np.float64),
+            seconds=lambda clients: self.durations(clients, t, fed, self.load),
+            work=work,
         )
 
     def distances(self, state: S, clients: NDArray[np.int64], t: int, fed: Federation) -> NDArray[np.float64]:
@@ -110,6 +114,11 @@ class ClusteredRounds(RoundAlgorithm[S]):
         points = shares(fed.data.label_counts(clients, t))
         centre = centres_of(points, np.zeros(len(points), dtype=np.int64), 1)
         return L1().between(points, centre)[:, 0].astype(np.float64)
+
+    @property
+    def load(self) -> Load:
+        """What a participant does; the loss of the received model costs a pass over its data."""
+        return Load(forwards=float(self.asks_loss))
 
     # what clients report ----------------------------------------------------------------------------------------
 
@@ -135,12 +144,16 @@ class ClusteredRounds(RoundAlgorithm[S]):
 def quotas(sizes: list[int], total: int) -> list[int]:
     """Share ``total`` participants among clusters: equally, at most the cluster's size, the rest to the largest.
 
+    Every cluster that has clients trains at least one, so that more clusters than ``total`` train more clients.
+
     Example:
         >>> quotas([50, 2, 0, 30], 20)
         [11, 2, 0, 7]
     """
     share = max(1, round(total / max(1, sum(size > 0 for size in sizes))))
     quota = [min(share, size) for size in sizes]
+    while sum(quota) > total and max(quota) > 1:  # rounded up: take back from the largest quotas, at least one stays
+        quota[max(range(len(quota)), key=lambda k: (quota[k], -sizes[k], k))] -= 1
     rest = total - sum(quota)
     for k in sorted(range(len(sizes)), key=lambda k: (-sizes[k], k)):
         more = min(max(rest, 0), sizes[k] - quota[k])

@@ -13,7 +13,7 @@ from torch import Tensor
 from flcluster.algorithm import at_least
 from flcluster.data import View
 from flcluster.federation import Federation, accuracy
-from flcluster.rounds import Round, RoundAlgorithm, Served, weighted_sums
+from flcluster.rounds import Load, Round, RoundAlgorithm, Served, weighted_sums
 from flcluster.seeds import rng
 
 Accuracies = NDArray[np.float64]
@@ -28,7 +28,9 @@ class DriftState:
     steps: Tensor
     """The round at which each step began, int64 ``[S]``."""
     assigned: Tensor
-    """The model of each step and client, int64 ``[S, N]``; −1: no data."""
+    """The model that each step's new data of each client belong to, int64 ``[S, N]``; −1: no new data."""
+    labels: Tensor
+    """The model each client uses, int64 ``[N]``; −1: none yet."""
     best: Tensor
     """The accuracy of each client's best model at the last step, ``[N]``; NaN before."""
     alone: Tensor
@@ -52,12 +54,13 @@ class FedDrift(RoundAlgorithm[DriftState]):
     isolation: int = 1
     """W: steps for which a new model belongs to its first client alone."""
     max_models: int = 10
-    """Most models at a time; beyond it a drifted client stays with its best model."""
+    """Most models at a time. At that number models that no data belong to any more give way, and if there is none a
+    drifted client stays with its best model."""
     merge_batches: int = 20
     """Most batches of a cluster's data that merging looks at."""
 
     state_type: ClassVar[type] = DriftState
-    extra_names: ClassVar[tuple[str, ...]] = ("drifts", "merges", "report_compute")
+    extra_names: ClassVar[tuple[str, ...]] = ("drifts", "merges", "report_bytes", "report_compute")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,10 +70,12 @@ class FedDrift(RoundAlgorithm[DriftState]):
     def init(self, fed: Federation) -> DriftState:
         """One model for everyone who holds data."""
         sizes, N = torch.from_numpy(fed.data.sizes(0)), fed.data.num_clients
+        labels = torch.where(sizes > 0, 0, -1)
         return DriftState(
             models=fed.init_rows(1),
             steps=torch.zeros(1, dtype=torch.int64),
-            assigned=torch.where(sizes > 0, 0, -1)[None],
+            assigned=labels[None],
+            labels=labels,
             best=torch.full((N,), torch.nan),
             alone=torch.zeros(1, dtype=torch.int64),
             counts=dict.fromkeys(self.extra_names, 0.0),
@@ -78,26 +83,30 @@ class FedDrift(RoundAlgorithm[DriftState]):
 
     def step(self, state: DriftState, t: int, fed: Federation) -> tuple[DriftState, Round]:
         """Look for drift if new data came; then train every model on all data that belong to it."""
-        if len(fed.data.drifted(t)):
+        came = len(fed.data.drifted(t)) > 0
+        if came:
             state = self.next_step(state, t, fed)
-        cohort = self.select(t, fed)
-        work = [(m, k, view) for m in cohort.clients for k, view in self.views(state, m, t, fed).items()]
+        views = {m: self.views(state, m, t, fed) for m in self.available(t, fed).tolist()}
+        cohort = self.select(t, fed, self.load(state, views, came, fed))
+        work = [(m, k, view) for m in cohort.clients for k, view in views[m].items()]
         jobs = [replace(self.job(m, state.models[k], t, fed), view=view) for m, k, view in work]
         labels = [k for _, k, _ in work]
         results = fed.train(jobs, self.before(fed, t))
         models, trained = weighted_sums(results, labels, state.models, lambda result: float(result.size))
-        busiest = max((sum(m == client for client, _, _ in work) for m in cohort.clients), default=1)
         return replace(state, models=models), Round(
-            trained,
-            row_of=lambda i: models[labels[i]],
-            download_models=len(models),
-            seconds=cohort.seconds * busiest,
-            lost=cohort.lost,
+            trained, row_of=lambda i: models[labels[i]], labels=labels, seconds=cohort.seconds, lost=cohort.lost
         )
+
+    def load(self, state: DriftState, views: dict[int, dict[int, View]], came: bool, fed: Federation) -> Load:
+        """Return what each client does: it trains each of its models, and at a step tries all models there are."""
+        own = np.zeros(fed.data.num_clients)
+        own[list(views)] = [len(parts) for parts in views.values()]
+        tried = float(len(state.models) if came else 0)
+        return Load(downloads=np.maximum(own, tried), uploads=own, trainings=own, forwards=tried)
 
     def served(self, state: DriftState, t: int, fed: Federation) -> Served:
         """The model that a client's newest data belong to."""
-        return Served(state.models, state.assigned[-1].clamp(min=0).numpy())
+        return Served(state.models, state.labels.numpy())
 
     def views(self, state: DriftState, client: int, t: int, fed: Federation) -> dict[int, View]:
         """Return the training samples a client still holds, by the model they belong to."""
@@ -114,29 +123,32 @@ class FedDrift(RoundAlgorithm[DriftState]):
         """Assign the new data; start new models for clients that drifted; merge models that do alike."""
         step = len(state.steps)
         clients = np.flatnonzero(fed.data.sizes(t)).tolist()
-        newest = {m: fed.data.arrived(m, t)[-1][1] for m in clients}
+        newest = {m: view for m in clients for came, view in fed.data.arrived(m, t)[-1:] if came == t}
         free = [k for k in range(len(state.models)) if int(state.alone[k]) < step]
         models, alone = [*state.models], state.alone.tolist()
-        assigned, best = state.assigned[-1].clone(), state.best.clone()
+        assigned, labels, best = torch.full_like(state.labels, -1), state.labels.clone(), state.best.clone()
         counts = dict(state.counts)
-        for m in clients:
-            own = int(assigned[m])
+        counts["report_bytes"] += float(len(newest) * len(state.models) * fed.layout.row_bytes)
+        for m, view in newest.items():
+            own = int(labels[m])
             if own >= 0 and own not in free:
-                continue  # its own new model is still isolated
-            scores = fed.per_sample(state.models[free], newest[m])[:, 1].cpu().double().mean(1)
+                assigned[m] = own  # its own new model is still isolated
+                continue
+            scores = fed.per_sample(state.models[free], view)[:, 1].cpu().double().mean(1)
             top, k = float(scores.max()), free[int(scores.argmax())]
-            counts["report_compute"] += float(len(free) * len(newest[m]))
+            counts["report_compute"] += float(len(free) * len(view))
             if float(best[m]) - top > self.delta and len(models) < self.max_models:
                 models.append(state.models[k].clone())  # begins as the client's best model
                 alone.append(step + self.isolation - 1)
                 k = len(models) - 1
                 counts["drifts"] += 1
-            assigned[m], best[m] = k, top
+            assigned[m], labels[m], best[m] = k, k, top
         state = replace(
             state,
             models=torch.stack(models),
             steps=torch.cat([state.steps, torch.tensor([t])]),
             assigned=torch.cat([state.assigned, assigned[None]]),
+            labels=labels,
             best=best,
             alone=torch.tensor(alone),
             counts=counts,
@@ -145,12 +157,11 @@ class FedDrift(RoundAlgorithm[DriftState]):
 
     def merged(self, state: DriftState, t: int, fed: Federation) -> DriftState:
         """Merge models by complete linkage of how much worse they do on each other's data."""
-        step, used = len(state.steps) - 1, torch.unique(state.assigned[state.assigned >= 0]).tolist()
-        free = [k for k in used if int(state.alone[k]) < step]
-        groups = [[k] for k in used if k not in free]
-        data = self.cluster_data(state, free, t, fed)
-        free, idle = [k for k in free if k in data], [k for k in free if k not in data]
-        groups += [[k] for k in idle]
+        step, every = len(state.steps) - 1, range(len(state.models))
+        data = self.cluster_data(state, t, fed)
+        free = [k for k in data if int(state.alone[k]) < step]
+        kept = {*data, *state.labels[state.labels >= 0].tolist()} if len(every) >= self.max_models else every
+        groups = [[k] for k in every if k in kept and k not in free]
         if len(free) > 1:
             scores = np.array(
                 [[accuracy(fed.per_sample(state.models[i][None], data[j])[0]) for j in free] for i in free]
@@ -162,7 +173,7 @@ class FedDrift(RoundAlgorithm[DriftState]):
             groups += [[k] for k in free]
         return joined(state, sorted(groups))
 
-    def cluster_data(self, state: DriftState, wanted: list[int], t: int, fed: Federation) -> dict[int, View]:
+    def cluster_data(self, state: DriftState, t: int, fed: Federation) -> dict[int, View]:
         """Return some of the training samples that belong to each model, at most ``merge_batches`` batches."""
         parts: dict[int, list[View]] = {}
         for client in np.flatnonzero(fed.data.sizes(t)).tolist():
@@ -171,8 +182,7 @@ class FedDrift(RoundAlgorithm[DriftState]):
         most = self.merge_batches * self.batch_size
         return {
             k: sampled([p for v in parts[k] for p in v.parts], most, rng(fed.seed, "merge", t, k))
-            for k in wanted
-            if k in parts
+            for k in sorted(parts)
         }
 
     def gauges(self, state: DriftState) -> dict[str, float]:
@@ -199,17 +209,22 @@ def clusters_of(scores: Accuracies, cut: float) -> NDArray[np.int64]:
 
 
 def joined(state: DriftState, groups: list[list[int]]) -> DriftState:
-    """Average the models of each group by how many (step, client) contributions they have; drop unused models."""
+    """Average the models of each group by their (step, client) contributions; models in no group are dropped."""
     use = torch.bincount(state.assigned[state.assigned >= 0], minlength=len(state.models)).double()
     place = torch.full((len(state.models) + 1,), -1, dtype=torch.int64)
     rows, alone = [], []
     for new, group in enumerate(groups):
-        weights = (use[group] / use[group].sum()).to(state.models)
-        rows.append(weights @ state.models[group])
+        weights = use[group] + (0.0 if len(group) > 1 else 1.0)  # a model alone stays, also without contributions
+        rows.append((weights / weights.sum()).to(state.models) @ state.models[group])
         alone.append(int(state.alone[group].max()))
         place[group] = new
     merges = sum(len(group) - 1 for group in groups)
     counts = {**state.counts, "merges": state.counts["merges"] + merges}
     return replace(
-        state, models=torch.stack(rows), assigned=place[state.assigned], alone=torch.tensor(alone), counts=counts
+        state,
+        models=torch.stack(rows),
+        assigned=place[state.assigned],
+        labels=place[state.labels],
+        alone=torch.tensor(alone),
+        counts=counts,
     )

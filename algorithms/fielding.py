@@ -14,7 +14,7 @@ from torch import Tensor
 
 from flcluster.clustering import Clusterer, KMeansBySilhouette
 from flcluster.diameter import pair_sample
-from flcluster.distances import L1, Distance
+from flcluster.distances import Distance
 from flcluster.drift import DeltaRule, PairDistance, PrintedRule, Trigger
 from flcluster.errors import UserError
 from flcluster.federation import Federation
@@ -39,6 +39,8 @@ class FieldingState(ClusteredState):
     """Mean report of each cluster, ``[K, D]``."""
     shared: Tensor | None
     """The model that clients describe their data with, if the representation has one."""
+    pending: Tensor
+    """Clients whose data changed since they last reported, bool ``[N]``."""
     delta: float
     """Δ: pairs further apart than this call for re-clustering."""
     fired: bool
@@ -53,8 +55,9 @@ class Fielding(ClusteredRounds[FieldingState]):
 
     representation: Representation = field(default_factory=LabelHistogram)
     """What a client reports: LabelHistogram, InputEmbedding, Gradient, or a class of yours."""
-    distance: Distance = field(default_factory=L1)
-    """How reports are compared: L1, JensenShannon, L2."""
+    distance: Distance | None = None
+    """How reports are compared: L1, JensenShannon, L2; default what the representation names (histograms L1, vectors of
+    length 1 L2)."""
     clusterer: Clusterer = field(default_factory=KMeansBySilhouette)
     """How all clients are clustered."""
     trigger: Trigger = field(default_factory=PairDistance)
@@ -66,7 +69,8 @@ class Fielding(ClusteredRounds[FieldingState]):
     moves: bool = True
     """Whether a client that reports a change moves to the nearest cluster."""
     reporters: Literal["drifted", "participants"] = "drifted"
-    """Who reports: every client whose data changed, or only those that train, after they have trained."""
+    """Who reports a change: every client as soon as it is online, or only those that train, after they have trained
+    (everyone reports once to register)."""
     server: Server = field(default_factory=lambda: Average("uniform"))
     """How trained models become the new one: Average, Yogi, QFair."""
     measure: Literal["participants", "all"] = "all"
@@ -78,6 +82,20 @@ class Fielding(ClusteredRounds[FieldingState]):
         *("coordinator_seconds", "report_bytes", "report_compute"),
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        kind = type(self.representation)
+        if not isinstance(self.metric, kind.fits):
+            names = ", ".join(each.__name__ for each in kind.fits)
+            raise UserError(
+                f"algorithm.distance {type(self.metric).__name__} does not fit {kind.__name__}: use {names}"
+            )
+
+    @property
+    def metric(self) -> Distance:
+        """How reports are compared."""
+        return self.distance or self.representation.natural
+
     def init(self, fed: Federation) -> FieldingState:
         """Let everyone who holds data register, and cluster them; all models begin as one (Algorithm 1)."""
         N, shared = fed.data.num_clients, self.representation.shared_model(fed)
@@ -86,7 +104,7 @@ class Fielding(ClusteredRounds[FieldingState]):
             raise UserError("no client holds training data at round 0: change data.arrivals or data.window")
         points = self.representation.of(known, 0, shared, fed)
         began = time.perf_counter()
-        found = self.clusterer.cluster(points, self.distance, fed.seed, 0)
+        found = self.clusterer.cluster(points, self.metric, fed.seed, 0)
         seconds = time.perf_counter() - began
         reports = torch.full((N, points.shape[1]), torch.nan)
         reports[known] = torch.from_numpy(points)
@@ -101,55 +119,68 @@ class Fielding(ClusteredRounds[FieldingState]):
             reports=reports,
             centres=torch.from_numpy(found.centres),
             shared=shared,
+            pending=torch.zeros(N, dtype=torch.bool),
             delta=self.delta_rule.initial,
             fired=False,
             counts=dict.fromkeys(self.extra_names, 0.0),
         )
-        return self.counted(state, known, 0, fed, seconds=seconds)
+        return self.counted(state, known, len(known), 0, fed, seconds)
+
+    def opening_seconds(self, state: FieldingState, fed: Federation) -> float:
+        """Return how long registration takes: everyone receives the shared model, if there is one, and reports."""
+        model = 0 if state.shared is None else fed.layout.row_bytes
+        return self.reporting_seconds(np.flatnonzero(fed.data.sizes(0)), state, 0, fed, model)
 
     def follow(self, state: FieldingState, t: int, fed: Federation) -> tuple[FieldingState, float]:
-        """Let the clients whose data changed report before the round."""
-        if self.reporters == "participants":
-            return state, 0.0
-        return self.take_in(state, fed.data.drifted(t), t, fed)
+        """Let clients whose data changed report before the round, at least those that were not known yet."""
+        pending = state.pending.clone()
+        pending[fed.data.drifted(t)] = True
+        state = replace(state, pending=pending)
+        return self.take_in(state, state.labels < 0 if self.reporters == "participants" else pending, t, fed)
 
     def after(self, state: FieldingState, t: int, done: Round, fed: Federation) -> tuple[FieldingState, Round]:
         """Let the clients that trained report, where only those do."""
         if self.reporters == "participants":
-            asked = np.array([result.client for result in done.trained], dtype=np.int64)
-            state, seconds = self.take_in(state, asked, t, fed)
+            trained = torch.zeros_like(state.pending)
+            trained[[result.client for result in done.trained]] = True
+            state, seconds = self.take_in(state, trained, t, fed)
             done.seconds += seconds
         return state, done
 
     # drift: Algorithm 2 -----------------------------------------------------------------------------------------
 
-    def take_in(self, state: FieldingState, asked: Ids, t: int, fed: Federation) -> tuple[FieldingState, float]:
-        """Take in reports; those that differ from the client's last one make a drift event."""
-        asked = asked[fed.data.sizes(t)[asked] > 0]  # an empty window: the last report stands
+    def take_in(self, state: FieldingState, some: Tensor, t: int, fed: Federation) -> tuple[FieldingState, float]:
+        """Let some of the clients whose data changed report; what differs from their last report is a drift event."""
+        holding = torch.from_numpy(fed.data.sizes(t) > 0)  # an empty window: the last report stands
+        asked = self.online((some & state.pending & holding).nonzero()[:, 0].numpy(), fed)
         if not len(asked):
             return state, 0.0
+        pending = state.pending.clone()
+        pending[asked] = False
         points = torch.from_numpy(self.representation.of(asked, t, state.shared, fed))
         changed = (points != state.reports[asked]).any(1)  # a first report changes too: NaN differs from everything
+        waited = self.reporting_seconds(asked, state, t, fed)
+        state, drifted = replace(state, pending=pending), asked[changed.numpy()]
         began = time.perf_counter()
-        if changed.any():
+        if len(drifted):
             reports = state.reports.clone()
-            reports[asked[changed.numpy()]] = points[changed]
-            state = self.event(replace(state, reports=reports), asked[changed.numpy()], t, fed)
+            reports[drifted] = points[changed]
+            state = self.event(replace(state, reports=reports), drifted, t, fed)
         seconds = time.perf_counter() - began
-        waited = self.reporting_seconds(asked, 4 * points.shape[1], t, fed)
-        return self.counted(state, asked, t, fed, seconds), waited
+        return self.counted(state, asked, len(drifted), t, fed, seconds), waited
 
     def event(self, state: FieldingState, drifted: Ids, t: int, fed: Federation) -> FieldingState:
         """Move the drifted clients; re-cluster everyone if clusters have fallen apart; adapt Δ."""
         movers = drifted if self.moves else drifted[state.labels[drifted].numpy() < 0]
-        labels, centres = move(state.labels, state.centres, state.reports, movers, self.distance)
-        counts = {**state.counts, "moved": state.counts["moved"] + float((labels != state.labels).sum())}
+        labels, centres = move(state.labels, state.centres, state.reports, movers, self.metric)
+        moved = float(((labels != state.labels) & (state.labels >= 0)).sum())
+        counts = {**state.counts, "moved": state.counts["moved"] + moved}
         fired = self.recluster == "always"
         if self.recluster == "selective":
             known = labels >= 0
             points, owners = state.reports[known].numpy(), labels[known].numpy()
             before, now = state.centres.numpy(), centres.numpy()
-            fired = self.trigger.fires(points, owners, before, now, state.delta, self.distance, fed.seed, t)
+            fired = self.trigger.fires(points, owners, before, now, state.delta, self.metric, fed.seed, t)
         state = replace(state, labels=labels, centres=centres, counts=counts)
         state = self.reclustered(state, t, fed) if fired else self.without_empty(state)
         return replace(state, delta=self.delta_rule.update(state.delta, fired, state.fired), fired=fired)
@@ -157,7 +188,7 @@ class Fielding(ClusteredRounds[FieldingState]):
     def reclustered(self, state: FieldingState, t: int, fed: Federation) -> FieldingState:
         """Cluster all clients anew; each new model is the mean of what its clients used (Algorithm 3, and 2's end)."""
         known = state.labels >= 0
-        found = self.clusterer.cluster(state.reports[known].numpy(), self.distance, fed.seed, t)
+        found = self.clusterer.cluster(state.reports[known].numpy(), self.metric, fed.seed, t)
         new = torch.from_numpy(found.labels)
         models = warm_start(state.models, state.labels[known], new, len(found.centres))
         labels = state.labels.clone()
@@ -181,25 +212,28 @@ class Fielding(ClusteredRounds[FieldingState]):
 
     # what it costs and shows ------------------------------------------------------------------------------------
 
-    def reporting_seconds(self, clients: Ids, wire: int, t: int, fed: Federation) -> float:
-        """Return how long the slowest client that is online takes to compute and send its report."""
+    def reporting_seconds(
+        self, clients: Ids, state: FieldingState, t: int, fed: Federation, download: int = 0
+    ) -> float:
+        """Return how long the slowest client takes to compute and send its report."""
         if self.devices is None:
             return 0.0
-        profile = profile_of(self.devices, fed.data.num_clients, fed.seed)
-        there = clients[profile.online(clients, fed.now)]
-        seconds = profile.seconds(there, fed.data.sizes(t)[there], 0, wire, self.representation.passes)
+        profile, wire = profile_of(self.devices, fed.data.num_clients, fed.seed), 4 * state.reports.shape[1]
+        seconds = profile.seconds(clients, fed.data.sizes(t)[clients], download, wire, self.representation.passes)
         return float(seconds.max(initial=0.0))
 
-    def counted(self, state: FieldingState, asked: Ids, t: int, fed: Federation, seconds: float) -> FieldingState:
-        """Add up what reports and the coordinator cost, and look at how far apart clusters are."""
+    def counted(
+        self, state: FieldingState, asked: Ids, sent: int, t: int, fed: Federation, seconds: float
+    ) -> FieldingState:
+        """Add up what reports (computed by those asked, sent where they differ) and the coordinator cost."""
         known, old = state.labels >= 0, state.counts
-        apart = pair_sample(state.reports[known].numpy(), state.labels[known].numpy(), self.distance, PAIRS, fed.seed)
+        apart = pair_sample(state.reports[known].numpy(), state.labels[known].numpy(), self.metric, PAIRS, fed.seed)
         counts = {
             **old,
             "max_distance": float(apart.max(initial=0.0)),
             "p95_distance": float(np.quantile(apart, 0.95)) if len(apart) else 0.0,
             "coordinator_seconds": old["coordinator_seconds"] + seconds,
-            "report_bytes": old["report_bytes"] + 4.0 * state.reports.shape[1] * len(asked),
+            "report_bytes": old["report_bytes"] + 4.0 * state.reports.shape[1] * sent,
             "report_compute": old["report_compute"]
             + self.representation.passes * float(fed.data.sizes(t)[asked].sum()),
         }
@@ -211,5 +245,5 @@ class Fielding(ClusteredRounds[FieldingState]):
 
     def distances(self, state: FieldingState, clients: Ids, t: int, fed: Federation) -> NDArray[np.float64]:
         """Return how far clients' reports lie from the centre of their cluster."""
-        between = self.distance.between(state.reports[clients].numpy(), state.centres.numpy())
+        between = self.metric.between(state.reports[clients].numpy(), state.centres.numpy())
         return between[np.arange(len(clients)), state.labels[clients].numpy()].astype(np.float64)

@@ -9,10 +9,13 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from flcluster.algorithm import at_least
 from flcluster.bank import Table
+from flcluster.diameter import TOLERANCE
+from flcluster.errors import UserError
 from flcluster.federation import Federation
 from flcluster.layout import all_finite
 from flcluster.represent import shares
@@ -37,6 +40,8 @@ class FlexState(ClusteredState):
     """Mean update of each group's founders, ``[K, P]``; fixed."""
     known: Tensor
     """Label shares with which each client last joined, ``[N, C]``; NaN before."""
+    pending: Tensor
+    """Clients whose data changed since their labels were last compared, bool ``[N]``."""
     counts: dict[str, float]
     """Totals that the metrics show."""
 
@@ -70,12 +75,15 @@ class FlexCFL(ClusteredRounds[FlexState]):
         here = np.flatnonzero(fed.data.sizes(0))
         count = min(self.founders * self.num_clusters, len(here))
         founders = np.sort(rng(fed.seed, "founders").choice(here, count, replace=False))
+        if not count:
+            raise UserError("no client holds training data at round 0: change data.arrivals or data.window")
         fed.note(f"pre-training {len(here)} clients to found {self.num_clusters} groups")
-        updates = Table(count, fed.layout.size)
-        for i, update in enumerate(self.updates(initial, founders, 0, fed)):
-            updates[i] = update
-        group = grouped(gram(updates), min(self.num_clusters, count), fed.seed)
-        directions = group_means(updates, group).to(initial)
+        with fed.bank.scratch(count) as updates:
+            for i, update in enumerate(self.updates(initial, founders, 0, fed)):
+                updates[i] = update
+            products = gram(updates, fed.layout.num_parameters)
+            group = grouped(products, min(self.num_clusters, count), fed.seed)
+            directions = group_means(updates, group).to(initial)
         models = initial + directions
         labels = torch.full((N,), -1, dtype=torch.int64)
         labels[founders] = torch.from_numpy(group)
@@ -89,18 +97,26 @@ class FlexCFL(ClusteredRounds[FlexState]):
             initial=initial,
             directions=directions,
             known=known,
+            pending=torch.zeros(N, dtype=torch.bool),
             counts=dict.fromkeys(self.extra_names, 0.0),
         )
         return self.join(self.counted(state, founders, 0, fed), np.setdiff1d(here, founders), 0, fed)
 
     def follow(self, state: FlexState, t: int, fed: Federation) -> tuple[FlexState, float]:
         """Let clients whose labels shifted far enough join again, and new ones for the first time."""
-        drifted = fed.data.drifted(t)
-        drifted = drifted[fed.data.sizes(t)[drifted] > 0]
+        pending = state.pending.clone()
+        pending[fed.data.drifted(t)] = True
+        holding = torch.from_numpy(fed.data.sizes(t) > 0)
+        drifted = self.online((pending & holding).nonzero()[:, 0].numpy(), fed)
+        pending[drifted] = False
         now = shares(fed.data.label_counts(drifted, t))
         apart = np.abs(now - state.known[drifted].numpy()).sum(1)
-        movers = drifted[~(apart <= self.shift)]  # NaN: not known yet
-        return self.join(state, movers, t, fed), self.joining_seconds(movers, t, fed)
+        movers = drifted[~(apart <= self.shift + TOLERANCE)]  # NaN: not known yet
+        return self.join(replace(state, pending=pending), movers, t, fed), self.joining_seconds(movers, t, fed)
+
+    def opening_seconds(self, state: FlexState, fed: Federation) -> float:
+        """Return how long the first pre-training of everyone takes."""
+        return self.joining_seconds(np.flatnonzero(fed.data.sizes(0)), 0, fed)
 
     def join(self, state: FlexState, clients: Ids, t: int, fed: Federation) -> FlexState:
         """Pre-train clients from the initial weights; each joins the group whose direction is most like its own."""
@@ -133,16 +149,16 @@ class FlexCFL(ClusteredRounds[FlexState]):
 
     def joining_samples(self, clients: Ids, t: int, fed: Federation) -> NDArray[np.int64]:
         """Return how many samples each client's pre-training goes through."""
-        sizes = fed.data.sizes(t)[clients].tolist()
-        return np.array([samples_processed(n, 1, self.batch_size, self.pretrain_steps) for n in sizes], dtype=np.int64)
+        sizes, norm = fed.data.sizes(t)[clients].tolist(), fed.layout.has_batch_norm
+        processed = [samples_processed(n, 1, self.batch_size, self.pretrain_steps, norm) for n in sizes]
+        return np.array(processed, dtype=np.int64)
 
     def joining_seconds(self, clients: Ids, t: int, fed: Federation) -> float:
-        """Return how long the slowest client that is online takes to download, pre-train and upload."""
-        if self.devices is None or not len(clients):
+        """Return how long the slowest client takes to download, pre-train and upload."""
+        if self.devices is None:
             return 0.0
         profile, wire = profile_of(self.devices, fed.data.num_clients, fed.seed), fed.layout.row_bytes
-        there = clients[profile.online(clients, fed.now)]
-        return float(profile.seconds(there, self.joining_samples(there, t, fed), wire, wire).max(initial=0.0))
+        return float(profile.seconds(clients, self.joining_samples(clients, t, fed), wire, wire).max(initial=0.0))
 
     def counted(self, state: FlexState, clients: Ids, t: int, fed: Federation) -> FlexState:
         """Add up what joining costs: a model each way and the pre-training."""
@@ -156,14 +172,14 @@ class FlexCFL(ClusteredRounds[FlexState]):
         return state.counts
 
 
-def gram(updates: Table) -> NDArray[np.float64]:
-    """Return the products of all pairs of updates, a few rows in memory at a time."""
+def gram(updates: Table, width: int) -> NDArray[np.float64]:
+    """Return the products of all pairs of updates over their first ``width`` numbers, a few rows at a time."""
     n = updates.count
     out = np.zeros((n, n))
     for a in range(0, n, BLOCK):
-        left = torch.stack([updates[i] for i in range(a, min(a + BLOCK, n))])
+        left = torch.stack([updates[i][:width] for i in range(a, min(a + BLOCK, n))])
         for b in range(a, n, BLOCK):
-            right = torch.stack([updates[i] for i in range(b, min(b + BLOCK, n))])
+            right = torch.stack([updates[i][:width] for i in range(b, min(b + BLOCK, n))])
             out[a : a + len(left), b : b + len(right)] = (left @ right.T).numpy()
             out[b : b + len(right), a : a + len(left)] = (right @ left.T).numpy()
     return out
@@ -179,7 +195,8 @@ def grouped(products: NDArray[np.float64], count: int, seed: int) -> NDArray[np.
     length = np.sqrt(np.maximum(np.diag(products), 1e-30))
     cosines = vectors[:, top] * np.sqrt(np.maximum(values[top], 0.0)) / length[:, None]
     state = int(rng(seed, "groups").integers(2**31))
-    found = KMeans(count, n_init=10, max_iter=20, random_state=state).fit(cosines).labels_
+    with threadpool_limits(1):  # the same on every rank
+        found = KMeans(count, n_init=10, max_iter=20, random_state=state).fit(cosines).labels_
     return np.unique(found, return_inverse=True)[1].astype(np.int64)
 
 

@@ -6,9 +6,11 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
+from flcluster.algorithm import at_least
 from flcluster.data import View
+from flcluster.errors import UserError
 from flcluster.federation import Federation
-from flcluster.rounds import Round, RoundAlgorithm, Served, weighted_sums
+from flcluster.rounds import Load, Round, RoundAlgorithm, Served, weighted_sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +30,15 @@ class IFCA(RoundAlgorithm[ModelsState]):
     state_type: ClassVar[type] = ModelsState
     named_clusters: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_clusters is not None:
+            at_least("num_clusters", self.num_clusters, 1)
+
     def init(self, fed: Federation) -> ModelsState:
         """k independent random models."""
+        if self.num_clusters is None and fed.data.num_clusters == 1:
+            raise UserError(f"{fed.data.name} has no clusters to count: give algorithm.num_clusters")
         return ModelsState(fed.init_rows(self.num_clusters or fed.data.num_clusters))
 
     def clusters(self, state: ModelsState) -> Tensor | None:
@@ -42,7 +51,8 @@ class IFCA(RoundAlgorithm[ModelsState]):
 
     def step(self, state: ModelsState, t: int, fed: Federation) -> tuple[ModelsState, Round]:
         """Select, assign by loss, train, average per cluster (plain mean)."""
-        cohort = self.select(t, fed)
+        k = float(len(state.models))
+        cohort = self.select(t, fed, Load(downloads=k, forwards=k))
         views = [fed.data.shard(m, t).train for m in cohort.clients]
         labels = [self.choice(state, view, fed) for view in views]
         jobs = [self.job(m, state.models[label], t, fed) for m, label in zip(cohort.clients, labels, strict=True)]
@@ -57,8 +67,8 @@ class IFCA(RoundAlgorithm[ModelsState]):
         )
 
     def served(self, state: ModelsState, t: int, fed: Federation) -> Served:
-        """Let every client that holds training data choose; the others use the first model."""
-        labels = np.zeros(fed.data.num_clients, dtype=np.int64)
+        """Let every client that holds training data choose."""
+        labels = np.full(fed.data.num_clients, -1, dtype=np.int64)
         for client in np.flatnonzero(fed.data.sizes(t)).tolist():
             labels[client] = self.choice(state, fed.data.shard(client, t).train, fed)
         return Served(state.models, labels)

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from flcluster.errors import UserError
 from flcluster.worker import Trained
 
 Memory = dict[str, Tensor]
@@ -64,6 +65,10 @@ class DistanceSelection(Selection):
     epsilon: float = 0.01
     """ε"""
 
+    def __post_init__(self) -> None:
+        if not self.epsilon > 0:
+            raise UserError(f"selection.epsilon must be above 0, got {self.epsilon}")
+
     def pick(self, pool: Ids, count: int, t: int, memory: Memory, look: Look, draw: np.random.Generator) -> Ids:
         """Draw without replacement."""
         if not len(pool):
@@ -90,6 +95,8 @@ class Oort(Selection):
     """Utilities above this quantile count as the quantile."""
     cut_off: float = 0.05
     """Clients whose score is at least this share of the last one needed may be drawn."""
+    reach: float = 5.0
+    """Clients never tried among which one is drawn, for each one needed: those with the most to train on."""
     preferred: float = 30.0
     """Preferred round duration, as a percentile of the clients' durations, at first."""
     pace: float = 5.0
@@ -100,6 +107,13 @@ class Oort(Selection):
     """Exponent of the discount on clients slower than preferred."""
 
     needs_start_loss: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for name in ("exploration", "decay", "floor", "clip", "cut_off"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"selection.{name} must be from 0 to 1, got {getattr(self, name)}")
+        if not (0 <= self.preferred <= 100 and self.window >= 1 and self.reach >= 1):
+            raise UserError(f"selection: preferred is a percentile, window and reach are at least 1, got {self}")
 
     def start(self, clients: int) -> Memory:
         """Nobody was tried yet."""
@@ -119,7 +133,13 @@ class Oort(Selection):
         exploit = min(count - explore, int(tried.sum()))
         explore = count - exploit
         best = self._exploit(pool[tried], exploit, t, memory, look, draw)
-        return np.concatenate([best, weighted(pool[~tried], explore, look.work(pool[~tried]), draw)])
+        return np.concatenate([best, self._explore(pool[~tried], explore, look, draw)])
+
+    def _explore(self, pool: Ids, count: int, look: Look, draw: np.random.Generator) -> Ids:
+        """Draw among the clients with the most to train on, ``reach`` times as many as needed."""
+        work = look.work(pool)
+        most = np.argsort(-work, kind="stable")[: round(self.reach * count)]
+        return weighted(pool[most], count, work[most], draw)
 
     def _exploit(self, pool: Ids, count: int, t: int, memory: Memory, look: Look, draw: np.random.Generator) -> Ids:
         if count == 0:
@@ -134,7 +154,7 @@ class Oort(Selection):
         utility, last = memory["utility"].numpy()[pool], memory["last"].numpy()[pool]
         clipped = np.minimum(utility, np.quantile(utility, self.clip))
         low = 0.999 * clipped.min()
-        score = (clipped - low) / max(clipped.max() - low, 1e-4)
+        score = (clipped - low) / max(utility.max() - low, 1e-4)
         score = score + np.sqrt(0.1 * np.log(t + 1) / np.maximum(last, 1))
         seconds = look.seconds(pool)
         wanted = np.percentile(seconds, min(float(memory["percentile"]), 100.0))

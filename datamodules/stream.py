@@ -58,6 +58,7 @@ class StreamDataModule(FederatedDataModule):
     """
 
     num_clusters = 1
+    rounds_only = True
 
     def __init__(
         self,
@@ -154,9 +155,14 @@ class StreamDataModule(FederatedDataModule):
         return Shard(_view(source, train), _view(source, test), torch.ones(1))
 
     def arrived(self, client: int, cycle: int) -> list[tuple[int, View]]:
-        """Return the training samples a client holds, by the round they arrived; shared ones count as the oldest."""
+        """Return the training samples a client holds, by the round they arrived; shared ones count as the oldest.
+
+        Samples that the client sees in another way since a later round count as having arrived then.
+        """
         source, stream = self._seen(self._checked(client), cycle), self._stream
         held, rounds = stream.held("train", client, cycle), stream.rounds(client, cycle)
+        if self._history is not None:
+            rounds = np.maximum(rounds, self._history.since(cycle)[client])
         return [(int(r), _view(source, held[rounds == r])) for r in np.unique(rounds)]
 
     def proxy(self, cluster: int) -> View:

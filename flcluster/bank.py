@@ -1,7 +1,10 @@
 """Rows of many models under a memory budget: in host memory, or in a memory-mapped file beyond it."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -155,6 +158,16 @@ class Bank:
             else:
                 self.tables[name] = self._file(name, count)
         return self.tables[name]
+
+    @contextmanager
+    def scratch(self, count: int) -> Iterator[Table]:
+        """Lend a table for a short while, in memory if it fits what is left of the budget; no checkpoint has it."""
+        if count * self.width * 4 <= self.budget:
+            yield Table(count, self.width)
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=self.folder) as folder:
+            yield FileTable(Path(folder) / "scratch.rows", count, self.width)
 
     def _file(self, name: str, count: int) -> FileTable:
         return FileTable(self.folder / f"{name}.rows", count, self.width, self.shared)

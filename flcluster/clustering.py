@@ -90,8 +90,8 @@ class KMeansBySilhouette(Clusterer):
             some = points[np.sort(draw.choice(len(points), self.sample, replace=False))]
         with threadpool_limits(1):  # threads would add up centres in any order, and results differ by a rounding
             found = self._best(some, distance, seed, event)
-            if some is points or len(found.centres) == 1:
-                return _finish(points, found.centres, distance)
+            if some is points:
+                return found
             full = KMeans(len(found.centres), init=found.centres, n_init=1).fit(points)
         return _finish(points, full.cluster_centers_, distance)
 

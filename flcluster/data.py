@@ -112,6 +112,8 @@ class FederatedDataModule(LightningDataModule, ABC):
     num_clients: int
     seed: int = 0
     batch_size: int = 128
+    rounds_only: bool = False
+    """Whether a cycle is a round of the whole federation, so that only methods in rounds can run on it."""
     name: str = "data"
     """How the dataset is called in tables; the papers' names where a paper uses it."""
 
@@ -142,8 +144,13 @@ class FederatedDataModule(LightningDataModule, ABC):
         return np.empty(0, dtype=np.int64)
 
     def sizes(self, cycle: int) -> NDArray[np.int64]:
-        """Return how many training samples each client holds."""
-        return np.array([self.size(client, cycle) for client in range(self.num_clients)], dtype=np.int64)
+        """Return how many training samples each client holds; the last answer is kept."""
+        if self._sizes is None or self._sizes[0] != cycle:
+            sizes = [self.size(client, cycle) for client in range(self.num_clients)]
+            self._sizes = (cycle, np.array(sizes, dtype=np.int64))
+        return self._sizes[1]
+
+    _sizes: tuple[int, NDArray[np.int64]] | None = None
 
     def label_counts(self, clients: NDArray[np.int64], cycle: int) -> NDArray[np.int64]:
         """Count the training labels of some clients, ``[n, num_classes]``."""

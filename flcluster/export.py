@@ -56,9 +56,14 @@ class Saved:
         made = settings.instantiate(settings.parse_path(str(run / "config.yaml")))
         return cls(run, made.model, made.data, made.algorithm, content)
 
+    @property
+    def state(self) -> Any:
+        """The method's state."""
+        return self.algorithm.unpack(self.content["loop"]["state"], torch.empty(0))
+
     def models(self) -> Tensor:
         """Return the server's models; a method with one global model has one."""
-        state = self.algorithm.unpack(self.content["loop"]["state"], torch.empty(0))
+        state = self.state
         models = self.algorithm.clusters(state)
         if models is None:
             models = getattr(state, "models", getattr(state, "model", None))
@@ -67,7 +72,10 @@ class Saved:
         return models if models.dim() == 2 else models[None]
 
     def client_model(self, client: int, width: int) -> Tensor:
-        """Return the model a client last received."""
+        """Return the model a client last received, or that of its cluster where clients keep none of their own."""
+        labels = getattr(self.state, "labels", None)
+        if labels is not None and 0 <= client < len(labels):
+            return self.models()[max(int(labels[client]), 0)]
         bank = Bank(self.run / "bank", width, budget=0)
         bank.restore(self.content["bank"])
         table = bank.tables.get("start")

@@ -22,7 +22,7 @@ from flcluster.errors import UserError
 from flcluster.layout import Layout
 from flcluster.ranks import Ranks
 from flcluster.seeds import torch_seed
-from flcluster.worker import Job, Observe, Trained, Worker
+from flcluster.worker import Job, Observe, Trained, Worker, samples_processed
 
 BankMaker = Callable[[int], Bank]
 
@@ -88,7 +88,8 @@ class Federation:
             yield from self._train_some(jobs[first : first + at_once], observe)
 
     def _train_some(self, jobs: Sequence[Job], observe: Observe | None) -> list[Trained]:
-        owners = self.ranks.balance([len(job.view) * job.epochs for job in jobs])
+        load = [samples_processed(len(job.view), job.epochs, job.batch_size, job.steps) for job in jobs]
+        owners = self.ranks.balance(load)
         mine: dict[int, Trained] = {}
         for i, job in enumerate(jobs):
             if owners[i] == self.ranks.rank:

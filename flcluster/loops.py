@@ -28,13 +28,19 @@ class RoundLoop(Loop[S]):
         self.lost = 0
         """Clients so far that were asked and went offline before they were done."""
 
+    def begin(self) -> None:
+        """Make the first state, which may take virtual time."""
+        super().begin()
+        self.time = self.algorithm.opening_seconds(self.state, self.fed)
+
     def advance(self) -> list[Exchange]:
         """Run one round."""
         t = self.position
         self.fed.now = self.time
         self.state, done = self.algorithm.step(self.state, t, self.fed)
         self.position = self.epoch = t + 1
-        self.time += done.seconds if done.trained else max(done.seconds, IDLE)
+        waits = self.algorithm.devices is not None and not done.trained
+        self.time += max(done.seconds, IDLE) if waits else done.seconds
         self.lost += done.lost
         return [self._exchange(t, i, trained, done) for i, trained in enumerate(done.trained)]
 
@@ -55,7 +61,7 @@ class RoundLoop(Loop[S]):
             true=shard.mixture,
             uploaded=wire * done.upload_models,
             downloaded=wire * done.download_models,
-            client_compute=3 * self.algorithm.processed(trained.size) + done.forwards_of(i),
+            client_compute=3 * self.algorithm.processed(trained.size, self.fed) + done.forwards_of(i),
             extra=done.extra,
         )
 
@@ -80,6 +86,9 @@ class RoundLoop(Loop[S]):
 
 def make_loop(algorithm: Algorithm[Any], fed: Federation, look_ahead: int | None, session: int | None) -> Loop[Any]:
     """Return the loop a method runs in."""
+    if isinstance(algorithm, UploadAlgorithm) and fed.data.rounds_only:
+        names = type(algorithm).__name__, type(fed.data).__name__
+        raise UserError(f"{names[0]} has no rounds, but {names[1]} changes with them: use a method in rounds")
     if isinstance(algorithm, UploadAlgorithm):
         return UploadLoop(algorithm, fed, look_ahead, session)
     if isinstance(algorithm, RoundAlgorithm):

@@ -15,12 +15,13 @@ def measured(served: Served, t: int, fed: Federation) -> dict[str, float]:
     ``heterogeneity`` is the mean client distance: for each client that holds data the mean L1 distance of its label
     shares to those of the others with the same model, then the mean over clients.
     """
-    accuracies = fed.client_accuracies(served.models, served.labels, t)
+    labels, holding = served.labels, np.flatnonzero(fed.data.sizes(t))
+    holding = holding[labels[holding] >= 0]
+    accuracies = fed.client_accuracies(served.models, labels, t)
     known = accuracies[~np.isnan(accuracies)]
-    holding = np.flatnonzero(fed.data.sizes(t))
     points = shares(fed.data.label_counts(holding, t))
-    apart = mean_distances(points, served.labels[holding], L1()) if len(holding) else np.zeros(0)
-    sizes = np.bincount(served.labels, minlength=len(served.models))
+    apart = mean_distances(points, labels[holding], L1()) if len(holding) else np.zeros(0)
+    sizes = np.bincount(labels[labels >= 0], minlength=len(served.models))
     return {
         "client_acc": float(known.mean()) if len(known) else float("nan"),
         "client_acc_std": float(known.std()) if len(known) else float("nan"),

@@ -40,6 +40,13 @@ class HeterogeneityProbe(Callback):
         self.gradient = Gradient(layer=layer)
         self.rows: list[dict[str, Any]] = []
 
+    def on_fit_start(self, loop: Any) -> None:
+        """Refuse rounds that would be passed over."""
+        if missed := [at for at in self.rounds if at % loop.session]:
+            raise UserError(
+                f"HeterogeneityProbe.rounds {missed}: no session ends there, engine.session is {loop.session}"
+            )
+
     def on_session_end(self, loop: Any, metrics: dict[str, float]) -> None:
         """Measure, if this is one of the rounds."""
         if loop.position not in self.rounds:

@@ -137,7 +137,7 @@ class Recorder:
 
     def _keep(self, gauges: dict[str, float]) -> None:
         self.gauges = gauges
-        if "client_acc" in gauges:
+        if not math.isnan(gauges.get("client_acc", math.nan)):
             self.recent = [*self.recent, gauges["client_acc"]][-RECENT:]
 
     def summary(self) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def wide_console() -> Console:
 def summary_table(runs: Sequence[Run]) -> Table:
     """Return one row a run, and a dim row for each paper that prints the same dataset, K and method.
 
-    A column that is empty in every row is left out.
+    A column that is empty in every row is left out, and so are shares of uploads that no run has.
     """
     table = Table(title="Runs", box=box.SIMPLE_HEAD, padding=0, caption_justify="left")
     table.caption = f"Bright rows: OURS (± across a run's clients). Dim rows: printed in the PAPER ({SPREADS})."
@@ -48,7 +48,8 @@ def summary_table(runs: Sequence[Run]) -> Table:
             rows.append((_run_cells(key, summary, plus_minus(download, digits=2)), None))
         printed = tables.paper_rows(*key)
         rows += [(_paper_cells(key, paper, printed), "dim") for paper in dict.fromkeys(row.source for row in printed)]
-    shown = [title for title in COLUMNS if any(cells.get(title) for cells, _ in rows)]
+    none = {"", "0.0"} if all(run.summary.get("client_acc") is not None for run in runs) else {""}
+    shown = [title for title in COLUMNS if any(cells.get(title, "") not in none for cells, _ in rows)]
     if "Downl.\n/ CDFL" in shown:
         table.caption += f" {BASE}"
     for title in shown:

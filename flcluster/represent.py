@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flcluster.data import View
+from flcluster.distances import L1, L2, Distance, JensenShannon
 from flcluster.errors import UserError
 from flcluster.federation import Federation
 from flcluster.layout import Layout
@@ -25,6 +26,10 @@ class Representation(ABC):
 
     passes: ClassVar[float] = 0.0
     """What it costs a client, in forward passes per sample (a backward pass counts two)."""
+    natural: ClassVar[Distance] = L1()
+    """How such vectors are compared unless told otherwise."""
+    fits: ClassVar[tuple[type[Distance], ...]] = (L1, JensenShannon, L2)
+    """Distances that make sense for such vectors."""
 
     def shared_model(self, fed: Federation) -> Tensor | None:
         """Return the model that all clients describe their data with, made once; None if there is none."""
@@ -69,6 +74,13 @@ class SharedModel(Representation):
     """Epochs of training of the shared model (the paper: 300 epochs on 200 images per class)."""
     batch_size: int = 20
     """Batch size of that training."""
+
+    natural: ClassVar[Distance] = L2()
+    fits: ClassVar[tuple[type[Distance], ...]] = (L2,)
+
+    def __post_init__(self) -> None:
+        if self.epochs < 0 or self.batch_size < 1:
+            raise UserError(f"representation: epochs must be at least 0 and batch_size at least 1, got {self}")
 
     def shared_model(self, fed: Federation) -> Tensor:
         """Train the shared model on the proxy set; with 0 epochs it is a random one."""
@@ -116,6 +128,11 @@ class Gradient(SharedModel):
     null for none."""
 
     passes: ClassVar[float] = 3.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dimensions is not None and self.dimensions < 1:
+            raise UserError(f"representation.dimensions must be at least 1, or null, got {self.dimensions}")
 
     def vector(self, worker: Worker, view: View, shared: Tensor | None, seed: int) -> Tensor:
         """Take the layer's part of the gradient and project it."""

@@ -21,6 +21,7 @@ from flcluster.seeds import rng
 from flcluster.worker import Job, Observe, Trained, Worker, samples_processed
 
 S = TypeVar("S")
+Amount = float | NDArray[np.float64]
 SHOWN_SIZES = 10
 POPULATION = (
     *("client_acc", "client_acc_std", "clusters", "heterogeneity", "lost"),
@@ -36,7 +37,7 @@ class Served:
     models: Tensor
     """``[K, P]``"""
     labels: NDArray[np.int64]
-    """The model of each client."""
+    """The model of each client; −1: none yet."""
 
 
 @dataclass(eq=False)
@@ -70,6 +71,23 @@ class Cohort:
     """How long the slowest takes; one unit if no devices are simulated."""
     lost: int = 0
     """Clients that were asked and went offline before they were done."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a client does in a round, in models and passes; a number for all, or an array over all clients."""
+
+    downloads: Amount = 1.0
+    uploads: Amount = 1.0
+    trainings: Amount = 1.0
+    """How often the round's local training is done."""
+    forwards: Amount = 0.0
+    """Forward passes over all its training samples besides."""
+
+    def of(self, clients: NDArray[np.int64]) -> "list[Amount]":
+        """Return the four amounts of some clients."""
+        amounts = (self.downloads, self.uploads, self.trainings, self.forwards)
+        return [amount[clients] if isinstance(amount, np.ndarray) else amount for amount in amounts]
 
 
 @lru_cache(maxsize=4)
@@ -106,6 +124,8 @@ class RoundAlgorithm(Algorithm[S]):
         at_least("rounds", self.rounds, 1)
         at_least("overcommit", self.overcommit, 1)
         at_least("prox", self.prox, 0)
+        if not 0 < self.lr_decay < math.inf:
+            raise UserError(f"algorithm.lr_decay must be above 0, got {self.lr_decay}")
         if not 0 < self.participation <= 1:
             raise UserError(f"algorithm.participation must be in (0, 1], got {self.participation}")
         for name in ("participants", "local_steps"):
@@ -125,40 +145,53 @@ class RoundAlgorithm(Algorithm[S]):
 
     def available(self, t: int, fed: Federation) -> NDArray[np.int64]:
         """Return the clients that hold training data and are online now, ascending."""
-        clients = np.flatnonzero(fed.data.sizes(t))
+        return self.online(np.flatnonzero(fed.data.sizes(t)), fed)
+
+    def online(self, clients: NDArray[np.int64], fed: Federation) -> NDArray[np.int64]:
+        """Return those of some clients that are online now."""
         if self.devices is None:
             return clients
         return clients[profile_of(self.devices, fed.data.num_clients, fed.seed).online(clients, fed.now)]
 
-    def select(self, t: int, fed: Federation) -> Cohort:
+    def select(self, t: int, fed: Federation, load: Load | None = None) -> Cohort:
         """Draw this round's clients uniformly without replacement."""
         pool, wanted = self.available(t, fed), self.wanted(fed)
         asked = rng(fed.seed, "select", t).choice(pool, size=min(self.asked(wanted), len(pool)), replace=False)
-        return self.race(asked, wanted, t, fed)
+        return self.race(asked, wanted, t, fed, load)
 
     def asked(self, wanted: int) -> int:
         """Return how many clients to ask so that enough are done in time."""
         return wanted if self.devices is None else math.ceil(self.overcommit * wanted)
 
-    def race(self, asked: NDArray[np.int64], wanted: int, t: int, fed: Federation) -> Cohort:
+    def race(self, asked: NDArray[np.int64], wanted: int, t: int, fed: Federation, load: Load | None = None) -> Cohort:
         """Keep the ``wanted`` fastest of the clients that were asked, in ascending order."""
         if self.devices is None:
             return Cohort(sorted(asked.tolist()), seconds=1.0)
         profile = profile_of(self.devices, fed.data.num_clients, fed.seed)
-        kept, seconds, lost = profile.keep(asked, self.durations(asked, t, fed), fed.now, wanted)
+        kept, seconds, lost = profile.keep(asked, self.durations(asked, t, fed, load), fed.now, wanted)
         return Cohort(sorted(kept.tolist()), seconds, lost)
 
-    def durations(self, clients: NDArray[np.int64], t: int, fed: Federation) -> NDArray[np.float64]:
-        """Return how long each client needs to download a model, train and upload."""
+    def durations(
+        self, clients: NDArray[np.int64], t: int, fed: Federation, load: Load | None = None
+    ) -> NDArray[np.float64]:
+        """Return how long each client needs to download, train and upload."""
         if self.devices is None:
             return np.ones(len(clients))
-        samples = np.array([self.processed(size) for size in fed.data.sizes(t)[clients].tolist()])
-        profile, wire = profile_of(self.devices, fed.data.num_clients, fed.seed), fed.layout.row_bytes
-        return profile.seconds(clients, samples, wire, wire)
+        sizes, wire = fed.data.sizes(t)[clients], fed.layout.row_bytes
+        trained = np.array([self.processed(size, fed) for size in sizes.tolist()], dtype=np.float64)
+        down, up, trainings, forwards = (load or Load()).of(clients)
+        passes = 3 * trainings * trained + forwards * sizes
+        profile = profile_of(self.devices, fed.data.num_clients, fed.seed)
+        return profile.seconds(clients, passes, down * wire, up * wire, passes=1.0)
 
-    def processed(self, size: int) -> int:
+    def processed(self, size: int, fed: Federation) -> int:
         """Return how many samples a client with ``size`` samples goes through in a round."""
-        return samples_processed(size, self.local_epochs, self.batch_size, self.local_steps)
+        norm = fed.layout.has_batch_norm
+        return samples_processed(size, self.local_epochs, self.batch_size, self.local_steps, norm)
+
+    def opening_seconds(self, state: S, fed: Federation) -> float:
+        """Return how much virtual time passes before the first round."""
+        return 0.0
 
     # training and measuring -------------------------------------------------------------------------------------
 
@@ -199,16 +232,21 @@ class RoundAlgorithm(Algorithm[S]):
         """Run round ``t`` (from 0)."""
 
 
+def counts(result: Trained) -> bool:
+    """Say whether a result is worth aggregating: it was trained at all (BatchNorm needs two samples), and is finite."""
+    return result.steps > 0 and all_finite(result.row)
+
+
 def weighted_sums(
     trained: Iterable[Trained], labels: list[int], old: Tensor, weight: Callable[[Trained], float]
 ) -> tuple[Tensor, list[Trained]]:
     """Average trained rows per label as they come in, in client order; a label nobody trained keeps its old row.
 
-    Rows that are not finite are left out. Returns the models and the results without their rows.
+    Results that do not count are left out. Returns the models and the results without their rows.
     """
     totals, mass, light = torch.zeros_like(old), [0.0] * len(old), []
     for result, label in zip(trained, labels, strict=True):
-        if all_finite(result.row):
+        if counts(result):
             totals[label].add_(result.row, alpha=weight(result))
             mass[label] += weight(result)
         light.append(Trained(**{**vars(result), "row": None}))

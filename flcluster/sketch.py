@@ -27,7 +27,7 @@ def shared_sketch(points: Points, kernel: Kernel, nodes: int, rank: int) -> Sket
     quantiles = np.quantile(few, (np.arange(nodes - 1) + 0.5) / (nodes - 1), method="lower")
     at = np.unique(np.concatenate([quantiles, [positive.max()]])).astype(np.float64)
     starts, gaps = np.concatenate([[0.0], at[:-1]]).astype(np.float32), np.diff(at, prepend=0.0).astype(np.float32)
-    steps = np.diff(_factor(kernel(at[:, None], at), rank), axis=0, prepend=0.0).T.copy()
+    steps = np.diff(_factor(kernel(at[:, None], at), rank), axis=0, prepend=0.0).T.astype(np.float32)
 
     def sketch(x: Points) -> tuple[Points, Points]:
         ramps = np.empty((len(starts), x.size), dtype=np.float32)  # how much of each gap a coordinate has climbed
@@ -40,9 +40,9 @@ def shared_sketch(points: Points, kernel: Kernel, nodes: int, rank: int) -> Sket
     return sketch
 
 
-def _factor(gram: Doubles, rank: int) -> Points:
+def _factor(gram: Doubles, rank: int) -> Doubles:
     """Return a row per node: half of what the features miss of the kernel with itself, then the features."""
     values, vectors = np.linalg.eigh(gram)
     features = vectors[:, -rank:] * np.sqrt(values[-rank:].clip(min=0.0))
     missed = (np.diag(gram) - (features**2).sum(1)).clip(min=0.0)
-    return np.column_stack([missed / 2, features]).astype(np.float32)
+    return np.column_stack([missed / 2, features])

@@ -57,13 +57,19 @@ class Trained:
 Observe = Callable[["Worker", Job, Trained], dict[str, Any]]
 
 
-def samples_processed(size: int, epochs: int, batch_size: int, steps: int | None) -> int:
+def samples_processed(
+    size: int, epochs: int, batch_size: int, steps: int | None = None, batch_norm: bool = False
+) -> int:
     """Return how many samples local training goes through, a sample counted each time it is used.
+
+    With BatchNorm a trailing batch of one is left out, and a single sample cannot be trained on.
 
     Example:
         >>> samples_processed(50, epochs=2, batch_size=20, steps=None), samples_processed(50, 2, 20, steps=4)
         (100, 70)
     """
+    if batch_norm and size % batch_size == 1:
+        size -= 1
     if steps is None or size == 0:
         return size * epochs
     whole, rest = divmod(steps, -(-size // batch_size))

@@ -1,4 +1,4 @@
-"""Federations whose data are written down in the test: who holds which labels, of which concept, from which round on."""
+"""Federations whose data are written down in the test: who holds which labels, of which concept, from which round."""
 
 import numpy as np
 import pytest

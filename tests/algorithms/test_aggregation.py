@@ -100,7 +100,7 @@ def test_yogi_steps_parameters_and_averages_statistics(result):
     """Of three numbers the last two are BatchNorm statistics."""
     old = rows([1.0, 5.0, 5.0])
     trained = [result(0, [2.0, 6.0, 0.0]), result(1, [4.0, 9.0, 1.0])]
-    models, memory, _ = combine(Yogi(), trained, [0, 0], old, parameters=1)
+    models, _, _ = combine(Yogi(), trained, [0, 0], old, parameters=1)
     assert models[0, 1:].tolist() == [7.5, 0.5]
     v = 1e-8 + 0.01 * 4.0
     close(models[0, 0], 1 + 3e-3 * 0.2 / (math.sqrt(v) + 1e-8))

@@ -42,7 +42,7 @@ def test_quotas_by_hand(sizes, total, expected):
 @EXAMPLES
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=8), st.integers(1, 60))
 def test_quotas_share_out_what_there_is(sizes, total):
-    """max(1, round(M/K)) each, capped at the size; what is unused goes to the largest that have room; no client twice."""
+    """max(1, round(M/K)) each, capped at the size; what is unused goes to the largest clusters that have room."""
     found = quotas(sizes, total)
     used = sum(size > 0 for size in sizes)
     share = max(1, round(total / used)) if used else 0

@@ -99,7 +99,7 @@ def test_nobody_with_data_is_an_error(script, federate):
 
 
 def test_drifted_clients_move_to_the_nearest_centre_and_nobody_else_does(script, federate):
-    """(a), (b): client 1 becomes a B, client 3 nearly so but stays nearer to A; Δ = 2 never lets everyone re-cluster."""
+    """(a), (b): client 1 becomes a B, client 3 nearly so but stays nearer to A; Δ = 2 never re-clusters everyone."""
     near_a = [0] * 5 + [1] * 3
     fed = federate(script({0: {0: A, 1: A, 2: B, 3: A, 4: C}, 1: {1: B, 3: near_a}}))
     clusterer = Noting()
@@ -131,7 +131,7 @@ def test_a_cluster_that_loses_everyone_is_dropped(script, federate):
 
 
 def test_the_trigger_looks_at_pairs_after_the_move(script, federate):
-    """Where the mover was, it would be 2 away from its neighbour; where it goes, everyone is alike: no re-clustering."""
+    """Where the mover was, it would be 2 away from its neighbour; where it goes, all are alike: no re-clustering."""
     fed = federate(script({0: {0: A, 1: A, 2: B, 3: B}, 1: {1: B}}))
     clusterer = Noting()
     algorithm = Fielding(**COMMON, clusterer=clusterer)
@@ -366,8 +366,8 @@ def all_change(script):
     ("kind", "reclusterings"), [(AlwaysRecluster, 2), (MoveIndividuals, 0), (StaticClustering, 0), (Fielding, 1)]
 )
 def test_how_often_everyone_is_re_clustered(kind, reclusterings, script, federate):
-    """Always: at both events. Never: not at all. Selective: at 1 the movers (from A to C) are alike and so stay together
-    with nobody else: a pair beyond Δ only at 3."""
+    """Always: at both events. Never: not at all. Selective: at 1 those who change (all the A's, to C) are still alike,
+    and so a pair is beyond Δ only at 3."""
     fed = federate(all_change(script))
     algorithm = kind(**COMMON, clusterer=Noting())
     state = driven(algorithm, fed, 5)
@@ -531,6 +531,16 @@ def test_reporting_is_part_of_the_rounds_time(script, federate):
         loop.advance()
         times.append(loop.time - first)
     assert times[0] - times[1] == pytest.approx(1.296)
+
+
+def test_selected_only_reports_after_training(script, federate):
+    """One participant: its report, .128 kbit at 1 kbps and two passes over eight samples of 10 ms, comes on top."""
+    times = {}
+    for kind in (SelectedOnly, StaticClustering):
+        fed = federate(script({0: {0: A}}))
+        algorithm = kind(**COMMON, representation=Shares(), devices=Given([10.0], [1.0]))
+        times[kind] = algorithm.step(algorithm.init(fed), 0, fed)[1].seconds
+    assert times[SelectedOnly] - times[StaticClustering] == pytest.approx(0.288)
 
 
 def test_pair_distances_are_logged(script, federate):

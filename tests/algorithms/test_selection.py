@@ -125,7 +125,7 @@ def test_oort_counts_larger_utilities_as_the_clip():
 
 
 def test_oort_divides_by_the_range_of_the_utilities():
-    """1 to 10 and 50, the clip at 10: (min(U, 10) − .999)/(50 − .999), the range being that of the utilities as reported.
+    """1 to 10 and 50, the clip at 10: (min(U, 10) − .999)/(50 − .999), the range being that of the reported utilities.
 
     In FedScale's get_norm the range is taken from the largest reward, not from the clip; ln 1 = 0 in the first round.
     """

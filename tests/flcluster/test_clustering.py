@@ -130,6 +130,19 @@ def test_points_go_to_the_nearest_centre_under_the_metric(distance):
     assert np.unique(found.labels).tolist() == list(range(len(found.centres)))
 
 
+@pytest.mark.parametrize("distance", DISTANCES, ids=repr)
+def test_assignment_is_by_the_metric(distance, monkeypatch):
+    """Lloyd's centres given: points go to the nearest one under the distance, the empty cluster falls, means follow."""
+    points = np.random.default_rng(0).dirichlet(np.full(8, 0.3), 300).astype(np.float32)
+    centres = np.concatenate([points[:4], np.full((1, 8), 9.0, np.float32), points[4:6]])
+    monkeypatch.setattr(KMeansBySilhouette, "_centres", lambda *_: centres)
+    found = KMeansBySilhouette(7, 7).cluster(points, distance, 0, 0)
+    expected = distance.between(points, centres[[0, 1, 2, 3, 5, 6]]).argmin(1)
+    assert found.labels.tolist() == expected.tolist()
+    for k in range(6):
+        assert found.centres[k] == pytest.approx(points[expected == k].mean(0), abs=1e-6)
+
+
 def test_one_cluster_if_all_points_coincide():
     points = np.repeat(np.array([[0.2, 0.3, 0.5]], np.float32), 10, axis=0)
     found = KMeansBySilhouette().cluster(points, L1(), 0, 0)

@@ -88,6 +88,26 @@ def test_without_a_lucky_sweep(monkeypatch):
         assert max_pair_distance(points, labels, L1()) == pytest.approx(pairs[-1], abs=2e-6)
 
 
+@pytest.mark.parametrize("metric", [L1(), JensenShannon(), L2()], ids=repr)
+@pytest.mark.parametrize("share", [-1.0, 0.0, 0.5, 1.2, 1.9])
+def test_tiles_cover_all_open_pairs(metric, share, monkeypatch):
+    """Every pair whose distances from the centre sum to more than the limit is in a tile, under a valid bound."""
+    monkeypatch.setattr(module, "_TILE", 64)
+    monkeypatch.setattr(module, "_STRIP", 24)
+    points = histograms(150, 6, 4)
+    radii = metric.between(points, points.mean(0, keepdims=True))[:, 0]
+    points, radii = points[np.argsort(-radii)], np.sort(radii)[::-1]
+    limit = share * float(radii.mean())
+    number = {point.tobytes(): i for i, point in enumerate(points)}
+    covered = set()
+    for x, y, bound in module._tiles(points, radii, limit, metric):
+        assert (bound >= metric.between(x, y) ** metric.order).all()
+        covered |= {frozenset((number[p.tobytes()], number[q.tobytes()])) for p in x for q in y}
+    needed = {frozenset((i, j)) for i in range(150) for j in range(i) if radii[i] + radii[j] > limit + 1e-6}
+    assert needed <= covered
+    assert len(covered) <= len(needed) + 24 * 150  # and little else
+
+
 def test_few_distances_are_computed(monkeypatch):
     """No limit near the largest distance costs all pairs: 3,000 points have 4.5 million."""
     points = histograms(3000, 100, 1, spread=0.1, shared=0.3)

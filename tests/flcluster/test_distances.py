@@ -121,12 +121,13 @@ def test_a_sketch_bounds_every_distance(metric, points):
     assert (bound >= metric.between(points, points) ** metric.order - 1e-5).all()
 
 
-@pytest.mark.parametrize(("metric", "gap"), [(L1(), 0.25), (JensenShannon(), 0.05), (L2(), 1e-5)], ids=repr)
+@pytest.mark.parametrize(("metric", "gap"), [(L1(), 0.02), (JensenShannon(), 0.002), (L2(), 1e-5)], ids=repr)
 def test_a_sketch_is_close(metric, gap):
     """Loose bounds would be right, and useless."""
     points = histograms(50, 100, 5, zeros=0.8)
     mass, features = metric.sketch(points)(points)
     excess = mass[:, None] + mass - features @ features.T - metric.between(points, points) ** metric.order
+    assert features.dtype == np.float32
     assert excess[np.triu_indices(50, 1)].mean() < gap
 
 

@@ -306,3 +306,60 @@ def test_json_is_written_whole_or_not_at_all(tmp_path):
     with pytest.raises(TypeError):
         write_json(path, {"a": object()})
     assert json.loads(path.read_text()) == {"a": 0.1, "b": None}
+
+
+# ------------------------------------------------------------------------------------------------------------- gauges
+
+
+def gauged(tmp_path):
+    out = Recorder(num_clients=4, num_clusters=1, extra=("client_acc", "delta", "clusters"))
+    out.open(tmp_path, None)
+    return out
+
+
+def test_gauges_are_shown_as_they_are_and_the_last_are_in_the_summary(tmp_path):
+    recorder = gauged(tmp_path)
+    recorder.end_session(0, 0.0, [], {"client_acc": 0.1, "delta": 0.1, "clusters": 2.0})
+    recorder.add(exchange(0, math.nan, math.nan, estimate=None), 1)
+    shown = recorder.end_session(1, 1.5, [], {"client_acc": 0.25, "delta": 0.2, "clusters": math.nan})
+    flushed(recorder)
+    first, second = read(tmp_path / "metrics.csv")
+    assert [first[k] for k in ("client_acc", "delta", "clusters")] == ["0.1", "0.1", "2.0"]
+    assert [second[k] for k in ("client_acc", "delta", "clusters", "time")] == ["0.25", "0.2", "", "1.5"]
+    assert shown["client_acc"] == 0.25
+    summary = recorder.summary()
+    assert (summary["client_acc"], summary["delta"], summary["clusters"]) == (0.25, 0.2, None)
+    assert summary["client_acc_after"] is None  # nobody's own accuracy was measured
+
+
+@pytest.mark.parametrize("rows", [1, 4, 5, 8])
+def test_client_acc_last_is_the_mean_of_the_last_five_rows(rows, tmp_path):
+    recorder = gauged(tmp_path)
+    values = [0.1 * n * n for n in range(rows)]
+    for n, value in enumerate(values):
+        recorder.end_session(n, float(n), [], {"client_acc": value})
+    last = values[-5:]
+    assert recorder.summary()["client_acc_last"] == pytest.approx(sum(last) / len(last), rel=1e-12)
+
+
+def test_without_gauges_the_summary_has_none(recorder):
+    recorder.add(exchange(0, 0.2, 0.4), 1)
+    recorder.end_session(1, 1.0, [0.5, 0.5])
+    assert not {"client_acc", "client_acc_last"} & set(recorder.summary())
+
+
+def test_gauges_survive_a_checkpoint(tmp_path):
+    """The five rows that count may lie on both sides of it."""
+    whole = gauged(tmp_path)
+    for n in range(7):
+        whole.end_session(n, float(n), [], {"client_acc": n / 7})
+        if n == 3:
+            save_checkpoint(tmp_path / "c.ckpt", {"recorder": whole.save()})
+    resumed = Recorder(4, 1, ("client_acc", "delta", "clusters"))
+    saved = load_checkpoint(tmp_path / "c.ckpt")["recorder"]
+    resumed.restore(saved)
+    assert resumed.summary()["client_acc"] == 3 / 7
+    resumed.open(tmp_path, saved["positions"])
+    for n in range(4, 7):
+        resumed.end_session(n, float(n), [], {"client_acc": n / 7})
+    assert resumed.summary() == whole.summary()

@@ -110,3 +110,11 @@ def test_large_numbers_are_estimated(monkeypatch):
     assert np.array_equal(means[0], means[1]) and not np.array_equal(means[0], means[2])
     assert means[0] == pytest.approx(exact[L2()][1], abs=0.1)
     assert means[0].mean() == pytest.approx(exact[L2()][1].mean(), rel=0.05)
+
+
+def test_partners_do_not_count_themselves(monkeypatch):
+    """All pairs are equally far apart, so every estimate is exact, for the partners and for the others."""
+    monkeypatch.setattr(module, "_EXACT", 10)
+    monkeypatch.setattr(module, "_PARTNERS", 5)
+    points = np.eye(30, dtype=np.float32)
+    assert mean_distances(points, np.zeros(30, np.int64), L2()) == pytest.approx(np.full(30, 2**0.5), rel=1e-6)

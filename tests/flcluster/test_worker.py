@@ -4,13 +4,16 @@ import copy
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import nn
 
 from flcluster.errors import UserError
 from flcluster.layout import Layout
 from flcluster.modules import CNN
-from flcluster.worker import EVAL_BATCH, Job, Worker
+from flcluster.seeds import rng
+from flcluster.worker import EVAL_BATCH, Job, Worker, samples_processed
 
 SEED = 23
 
@@ -347,3 +350,100 @@ def test_configure_optimizers_must_return_one_optimiser(fabric, wrap):
 
     with pytest.raises((TypeError, UserError), match=r"Other\.configure_optimizers must return one torch optimi[sz]er"):
         Worker(fabric, Other(), SEED)
+
+
+# ------------------------------------------------------------------------------------------------------------- steps
+
+
+def by_steps(module, view, steps, batch, seed=SEED, client=0, cycle=0):
+    """So many batches, one permutation after the other, each cut into batches; for BatchNorm one sample is no batch."""
+    module = copy.deepcopy(module).train()
+    x, y = view.tensors()
+    optimizer, order = module.configure_optimizers(), rng(seed, "train", client, cycle)
+    normed = any(isinstance(m, (nn.BatchNorm1d, nn.BatchNorm2d)) for m in module.modules())
+    done, losses, used = 0, [], []
+    while done < steps:
+        for index in torch.from_numpy(order.permutation(len(y))).split(batch):
+            if done == steps or (normed and len(index) == 1):
+                continue
+            loss = nn.functional.cross_entropy(module(x[index]), y[index])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            used.append(len(index))
+            done += 1
+    return module.eval(), losses, used
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 7, 9])
+def test_steps_instead_of_epochs(fabric, mlp, points, steps):
+    """37 samples in batches of 16: three batches a pass, so up to three passes, each in an order of its own."""
+    module = mlp(momentum=0.9)
+    ordinary = copy.deepcopy(module)
+    worker, start = worker_and_start(fabric, module)
+    view = samples(points, 37, (1, 2, 3))
+    trained = worker.train(Job(4, start, view, epochs=1, batch_size=16, cycle=2, steps=steps))
+    expected, losses, used = by_steps(ordinary, view, steps, 16, client=4, cycle=2)
+    equal_states(worker, trained.row, expected, 1e-5)
+    assert (trained.steps, trained.size) == (steps, 37)
+    assert trained.loss == pytest.approx(sum(losses) / steps, rel=1e-5)
+    assert sum(used) == samples_processed(37, 1, 16, steps)
+
+
+def test_steps_that_make_whole_epochs_are_epochs(fabric, mlp, points):
+    worker, start = worker_and_start(fabric, mlp())
+    view = samples(points, 37, (1, 2, 3))
+    assert torch.equal(
+        worker.train(Job(0, start, view, epochs=1, batch_size=16, steps=6)).row,
+        worker.train(Job(0, start, view, epochs=2, batch_size=16)).row,
+    )
+
+
+def test_steps_on_fewer_samples_than_a_batch(fabric, mlp, points):
+    """Five samples, batches of 20, twenty steps: the same five again and again."""
+    module = mlp()
+    ordinary = copy.deepcopy(module)
+    worker, start = worker_and_start(fabric, module)
+    view = samples(points, 5, (1, 2, 3))
+    trained = worker.train(Job(0, start, view, epochs=1, batch_size=20, steps=20))
+    expected, _, used = by_steps(ordinary, view, 20, 20)
+    assert trained.steps == 20
+    equal_states(worker, trained.row, expected, 1e-4)
+    assert sum(used) == samples_processed(5, 1, 20, 20) == 100
+
+
+@pytest.mark.parametrize(("n", "steps"), [(33, 5), (17, 3)])
+def test_steps_with_batch_norm_leave_single_samples_out(fabric, points, n, steps):
+    module = cnn()
+    ordinary = copy.deepcopy(module)
+    worker, start = worker_and_start(fabric, module)
+    view = samples(points, n, (2, 10, 10))
+    trained = worker.train(Job(0, start, view, epochs=1, batch_size=16, steps=steps))
+    expected, _, _ = by_steps(ordinary, view, steps, 16)
+    assert trained.steps == steps
+    equal_states(worker, trained.row, expected, 1e-4)
+
+
+def test_steps_on_a_single_sample_with_batch_norm_end(fabric, points):
+    """There is nothing to train on: no step, rather than looking for one for ever."""
+    worker, start = worker_and_start(fabric, cnn())
+    trained = worker.train(Job(0, start, samples(points, 1, (2, 10, 10)), epochs=1, batch_size=16, steps=7))
+    assert trained.steps == 0
+    assert torch.equal(trained.row, start)
+
+
+@settings(deadline=None, max_examples=200, database=None)
+@given(st.integers(1, 70), st.integers(1, 4), st.integers(1, 25), st.one_of(st.none(), st.integers(1, 40)))
+def test_samples_processed_counts_the_batches(size, epochs, batch, steps):
+    """Every epoch's batches, or those of the first ``steps``, pass after pass."""
+    one_pass = [min(batch, size - at) for at in range(0, size, batch)]
+    found = samples_processed(size, epochs, batch, steps)
+    if steps is None:
+        assert found == epochs * size
+    else:
+        assert found == sum(one_pass[i % len(one_pass)] for i in range(steps))
+
+
+def test_nothing_to_process():
+    assert samples_processed(0, 3, 16, None) == samples_processed(0, 3, 16, 5) == 0
