@@ -7,6 +7,7 @@ from lightning.fabric import Fabric
 
 from flcluster.bank import Bank
 from flcluster.data import FederatedDataModule, Shard, View
+from flcluster.devices import Devices, Profile
 from flcluster.federation import Federation
 from flcluster.modules import MLP
 from flcluster.worker import Trained
@@ -150,3 +151,19 @@ def spied(monkeypatch):
         return log
 
     return watch
+
+
+class Given(Devices):
+    """Devices as the test has them."""
+
+    def __init__(self, ms, kbps):
+        self.ms, self.kbps = np.array(ms, dtype=float), np.array(kbps, dtype=float)
+
+    def profile(self, clients, seed):
+        return Profile(self.ms, self.kbps)
+
+
+@pytest.fixture
+def given_devices():
+    """Make devices of given milliseconds per sample and kilobits per second."""
+    return Given

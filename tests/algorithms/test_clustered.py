@@ -31,6 +31,8 @@ COMMON = {"local_epochs": 1, "batch_size": 8}
         ([10, 0, 10], 6, [3, 0, 3]),  # an empty cluster is none
         ([7] * 10, 3, [1] * 10),  # at least one each
         ([0, 0], 5, [0, 0]),
+        ([9, 9, 9], 20, [7, 7, 6]),  # seven each would be one too many
+        ([12, 15, 9, 14, 10, 13, 11], 20, [3, 3, 2, 3, 3, 3, 3]),
         ([30, 6, 20, 1], 40, [23, 6, 10, 1]),  # ten each; the thirteen left go to the largest
         ([16, 6, 20, 1], 40, [13, 6, 20, 1]),  # first to the largest, then to the next
     ],
@@ -42,13 +44,16 @@ def test_quotas_by_hand(sizes, total, expected):
 @EXAMPLES
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=8), st.integers(1, 60))
 def test_quotas_share_out_what_there_is(sizes, total):
-    """max(1, round(M/K)) each, capped at the size; what is unused goes to the largest clusters that have room."""
+    """round(M/K) each, at least one and at most the size; what is unused goes to the largest clusters that have room,
+    and what is too much is taken back one by one."""
     found = quotas(sizes, total)
     used = sum(size > 0 for size in sizes)
     share = max(1, round(total / used)) if used else 0
     least = [min(share, size) for size in sizes]
-    assert all(low <= quota <= size for low, quota, size in zip(least, found, sizes, strict=True))
-    assert sum(found) == max(sum(least), min(total, sum(sizes)))
+    over = max(0, sum(least) - max(total, used))
+    assert all(low - min(over, 1) <= quota <= size for low, quota, size in zip(least, found, sizes, strict=True))
+    assert all(quota >= 1 for quota, size in zip(found, sizes, strict=True) if size)
+    assert sum(found) == max(used, min(total, sum(sizes)))
     for k, size in enumerate(sizes):
         if found[k] > least[k]:  # it took some of the rest: every larger cluster is full
             assert all(found[j] == sizes[j] for j in range(len(sizes)) if sizes[j] > size)

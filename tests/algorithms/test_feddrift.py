@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from flcluster.algorithms import FedDrift
 from flcluster.algorithms.feddrift import DriftState, clusters_of, joined
+from flcluster.datamodules import LabelSwaps, StreamDigits
 
 EXAMPLES = settings(deadline=None, max_examples=80, database=None)
 CLASSES = 4
@@ -34,7 +35,8 @@ def ints(*values):
 def stated(algorithm, fed, rows, **changes):
     """A first state with other models."""
     state = algorithm.init(fed)
-    return replace(state, models=rows, alone=torch.full((len(rows),), -1), **changes)
+    labels = changes.get("assigned", state.assigned)[-1]
+    return replace(state, models=rows, alone=torch.full((len(rows),), -1), labels=labels, **changes)
 
 
 # --------------------------------------------------------------------------------------------------------- clustering
@@ -100,6 +102,7 @@ def test_merged_models_are_weighed_by_their_contributions():
         models=torch.tensor([[0.0, 8.0], [4.0, 0.0], [5.0, 5.0]]),
         steps=ints(0, 5),
         assigned=torch.tensor([[0, 0, 2, -1], [0, 1, 2, -1]]),
+        labels=ints(0, 1, 2, -1),
         best=torch.zeros(4),
         alone=ints(0, 0, 1),
         counts={"merges": 2.0, "drifts": 1.0},
@@ -107,13 +110,14 @@ def test_merged_models_are_weighed_by_their_contributions():
     found = joined(state, [[0, 1], [2]])
     assert found.models.tolist() == [[1.0, 6.0], [5.0, 5.0]]
     assert found.assigned.tolist() == [[0, 0, 1, -1], [0, 0, 1, -1]]
+    assert found.labels.tolist() == [0, 0, 1, -1]
     assert found.alone.tolist() == [0, 1]
     assert found.counts == {"merges": 3.0, "drifts": 1.0}
 
 
 def test_a_model_that_nobody_contributes_to_is_dropped():
     rows = torch.tensor([[1.0], [2.0], [3.0]])
-    state = DriftState(rows, ints(0), ints(2, 0)[None], torch.zeros(2), ints(0, 0, 0), {"merges": 0.0})
+    state = DriftState(rows, ints(0), ints(2, 0)[None], ints(2, 0), torch.zeros(2), ints(0, 0, 0), {"merges": 0.0})
     found = joined(state, [[0], [2]])
     assert found.models.tolist() == [[1.0], [3.0]]
     assert found.assigned.tolist() == [[1, 0]]
@@ -160,7 +164,7 @@ def test_the_first_step_has_nothing_to_fall_from(script, federate):
     algorithm = FedDrift(delta=0.1)
     after = stepped(algorithm, stated(algorithm, fed, models(knowing(0))), 1, fed)
     assert len(after.models) == 1
-    assert after.best.tolist() == [0.0, 1.0]
+    assert after.best[0] == 0.0 and after.best[1].isnan()  # the other client has no new data to look at
 
 
 def test_accuracy_is_that_of_the_newest_data(script, federate):
@@ -175,7 +179,7 @@ def test_accuracy_is_that_of_the_newest_data(script, federate):
 
 def test_clients_choose_the_best_model_and_a_new_one_begins_as_the_best(script, federate):
     """Model 0 knows concept 0, model 1 concept 1 but for label 3. Clients 0 and 1 turn to concept 1, client 2 not."""
-    fed = federate(steps(script, {1: {0: (ALL, 1), 1: ([0, 0, 3, 3], 1)}}, clients=3))
+    fed = federate(steps(script, {1: {0: (ALL, 1), 1: ([0, 0, 3, 3], 1), 2: (ALL, 0)}}, clients=3))
     algorithm = FedDrift(delta=0.25, merge=0.0)
     rows = models(knowing(0), knowing(1, right=3))
     state = stated(algorithm, fed, rows, best=torch.ones(3), assigned=ints(0, 0, 1)[None])
@@ -196,10 +200,12 @@ def test_a_new_model_is_isolated_for_one_step(script, federate):
     algorithm = FedDrift(delta=0.25)
     state = stepped(algorithm, stated(algorithm, fed, models(knowing(0)), best=torch.ones(3)), 1, fed)
     assert torch.equal(state.models, models(knowing(0), knowing(0)))
-    assert state.assigned.tolist() == [[0, 0, 0], [1, 0, 0]]
+    assert state.assigned.tolist() == [[0, 0, 0], [1, -1, -1]]  # the others have no new data
+    assert state.labels.tolist() == [1, 0, 0]
     state = replace(state, models=models(knowing(0), knowing(1)))  # what training made of the copy
     later = stepped(algorithm, state, 2, fed)
-    assert later.assigned[2].tolist() == [1, 1, 0]  # client 1 finds the model that client 0 began
+    assert later.assigned[2].tolist() == [1, 1, -1]
+    assert later.labels.tolist() == [1, 1, 0]  # client 1 finds the model that client 0 began
     assert later.counts["drifts"] == 1
     assert len(later.models) == 2  # each is wrong on the other's data
 
@@ -252,16 +258,16 @@ def test_models_merge_up_to_the_cut(cut, count, script, federate):
 
 
 def test_a_client_without_data_contributes_nothing_to_a_step(script, federate):
-    """Client 1 holds nothing at step 1. Both models are right everywhere, so new data go to the first, and they merge.
+    """Client 1 holds nothing at step 1, client 2 nothing new. Both models are right everywhere: new data go to the first.
 
-    Contributions: model 0 has client 0 at step 0 and clients 0 and 2 at step 1, model 1 has clients 1 and 2 at step 0.
+    They merge: model 0 has client 0 at both steps, model 1 has clients 1 and 2 at step 0.
     """
     data = script({0: {0: (ALL, 0), 1: (ALL, 0), 2: (ALL, 0)}, 1: {0: (ALL, 0), 1: []}}, noise=0.0)
     fed, algorithm = federate(data), FedDrift(delta=0.25)
     rows = models(knowing(0), 0.5 * knowing(0))
     state = stated(algorithm, fed, rows, best=torch.ones(3), assigned=ints(0, 1, 1)[None])
     after = stepped(algorithm, state, 1, fed)
-    torch.testing.assert_close(after.models, (3 / 5 * rows[0] + 2 / 5 * rows[1])[None])
+    torch.testing.assert_close(after.models, (rows[0] / 2 + rows[1] / 2)[None])
 
 
 def test_the_cap_on_models_leaves_a_client_with_its_best(script, federate):
@@ -273,11 +279,12 @@ def test_the_cap_on_models_leaves_a_client_with_its_best(script, federate):
 
 
 def test_every_evaluation_is_counted(script, federate):
-    """Two models on each client's newest data: 2·16 + 2·4."""
+    """Two models on the new data of the only client that has some; it receives both."""
     fed = federate(steps(script, {1: {1: ([0] * 4, 0)}}))
     algorithm = FedDrift(delta=0.25)
     state = stated(algorithm, fed, models(knowing(0), knowing(1)), best=torch.ones(2))
-    assert stepped(algorithm, state, 1, fed).counts["report_compute"] == 2 * 16 + 2 * 4
+    counts = stepped(algorithm, state, 1, fed).counts
+    assert (counts["report_compute"], counts["report_bytes"]) == (2 * 4, 2 * fed.layout.row_bytes)
 
 
 # ------------------------------------------------------------------------------------------------------------- training
@@ -298,7 +305,50 @@ def test_each_model_is_trained_on_all_data_that_belong_to_it(script, federate, s
     torch.testing.assert_close(after.models[0].double(), expected, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(after.models[1], means[0, 1])
     assert algorithm.served(after, 4, fed).labels.tolist() == [1, 0]
-    assert done.download_models == 2
+    assert done.download_models == 1  # for each model it trains
+
+
+def test_data_seen_in_a_new_way_are_new_data(federate):
+    """Labels swapped at round 5: what the swapped clients hold belongs to the models they get then."""
+    data = StreamDigits(num_clients=6, static=True, shift=LabelSwaps(share=0.5, at=[5]))
+    data.setup()
+    fed = federate(data)
+    changed = data.drifted(5)
+    assert 0 < len(changed) < 6
+    algorithm = FedDrift(delta=0.25, local_steps=1, batch_size=8)
+    state = stated(algorithm, fed, fed.init_rows(1), best=torch.full((6,), 2.0))  # any accuracy is a fall
+    after = stepped(algorithm, state, 5, fed)
+    assert after.counts["drifts"] == len(changed)
+    for client in range(6):
+        (owner,) = algorithm.views(after, client, 5, fed)
+        assert owner == int(after.labels[client])
+        assert (owner > 0) == (client in changed)
+
+
+def test_models_without_data_give_way_at_the_cap(script, federate):
+    """Two models are the most; the data of model 1 have left the window when client 0 drifts again."""
+    data = script({0: {0: (ALL, 0), 1: (ALL, 0)}, 1: {0: (ALL, 1)}, 2: {0: (ALL, 0), 1: (ALL, 0)}}, keep=1, noise=0.0)
+    fed, algorithm = federate(data), FedDrift(delta=0.25, max_models=2, merge=0.0)
+    state = stepped(algorithm, stated(algorithm, fed, models(knowing(0)), best=torch.ones(2)), 1, fed)
+    state = replace(state, models=models(knowing(0), knowing(1)))
+    after = stepped(algorithm, state, 2, fed)
+    assert after.labels.tolist() == [0, 0]
+    assert torch.equal(after.models, models(knowing(0)))
+
+
+def test_time_grows_with_what_a_client_trains_and_tries(script, federate, given_devices):
+    """One client, devices of 1 ms a sample and 1 kbps: two models to train; at a step all models come down."""
+    fed = federate(steps(script, {3: {0: ([0, 1], 1)}}, clients=1))
+    algorithm = FedDrift(local_epochs=1, batch_size=8, devices=given_devices([1.0], [1.0]))
+    rows = models(knowing(0), knowing(1), knowing(2))
+    state = stated(algorithm, fed, rows, steps=ints(0, 3), assigned=torch.tensor([[0], [1]]))
+    _, done = algorithm.step(state, 4, fed)
+    wire = fed.layout.row_bytes * 8 / 1000
+    assert done.seconds == pytest.approx(2 * 3 * 18 / 1000 + (2 + 2) * wire)
+    load = algorithm.load(state, {0: algorithm.views(state, 0, 4, fed)}, True, fed)
+    assert algorithm.durations(np.array([0]), 4, fed, load)[0] == pytest.approx(
+        (2 * 3 * 18 + 3 * 18) / 1000 + (3 + 2) * wire
+    )
 
 
 def test_a_round_with_new_data_begins_with_a_step(script, federate):

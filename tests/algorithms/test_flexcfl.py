@@ -42,7 +42,9 @@ def updates_in_groups(n, width, count, seed, noise=0.3):
 def test_gram_is_all_products(n):
     """More than two blocks of rows."""
     matrix, _ = updates_in_groups(n, 50, 3, 0)
-    np.testing.assert_allclose(gram(table(matrix)), matrix.astype(np.float64) @ matrix.T, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        gram(table(matrix), matrix.shape[1]), matrix.astype(np.float64) @ matrix.T, rtol=1e-4, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
@@ -58,7 +60,7 @@ def test_cosines_are_those_to_the_singular_directions(count, monkeypatch):
             return super().fit(X, *args, **kwargs)
 
     monkeypatch.setattr(flexcfl, "KMeans", Noting)
-    grouped(gram(table(matrix)), count, 0)
+    grouped(gram(table(matrix), matrix.shape[1]), count, 0)
     ((found, clusters, most),) = seen
     assert (clusters, most) == (count, 20)
     assert found.shape == expected.shape
@@ -70,19 +72,19 @@ def test_cosines_are_those_to_the_singular_directions(count, monkeypatch):
 def test_groups_are_found(seed):
     """Whatever the updates' lengths; the same as k-means on scikit-learn's cosines."""
     matrix, truth = updates_in_groups(45, 80, 3, seed)
-    found = grouped(gram(table(matrix)), 3, seed)
+    found = grouped(gram(table(matrix), matrix.shape[1]), 3, seed)
     assert adjusted_rand_score(truth, found) == 1
     directions = TruncatedSVD(3, random_state=0).fit_transform(matrix.T)
     other = KMeans(3, n_init=10, random_state=0).fit(cosine_similarity(matrix, directions.T)).labels_
     assert adjusted_rand_score(other, found) == 1
     assert sorted(set(found.tolist())) == [0, 1, 2]
-    assert found.tolist() == grouped(gram(table(matrix)), 3, seed).tolist()
+    assert found.tolist() == grouped(gram(table(matrix), matrix.shape[1]), 3, seed).tolist()
 
 
 def test_an_update_of_nothing_does_no_harm():
     matrix, _ = updates_in_groups(12, 30, 2, 1)
     matrix[4] = 0
-    found = grouped(gram(table(matrix)), 2, 0)
+    found = grouped(gram(table(matrix), matrix.shape[1]), 2, 0)
     assert len(found) == 12
 
 
