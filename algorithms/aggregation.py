@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from flcluster.averaging import counts, weighted_sums
 from flcluster.errors import UserError
-from flcluster.rounds import counts, weighted_sums
 from flcluster.worker import Trained
 
 Memory = dict[str, Tensor]

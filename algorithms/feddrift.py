@@ -11,9 +11,10 @@ from scipy.spatial.distance import squareform
 from torch import Tensor
 
 from flcluster.algorithm import at_least
+from flcluster.averaging import weighted_sums
 from flcluster.data import View
 from flcluster.federation import Federation, accuracy
-from flcluster.rounds import Load, Round, RoundAlgorithm, Served, weighted_sums
+from flcluster.rounds import Load, Round, RoundAlgorithm, Served
 from flcluster.seeds import rng
 
 Accuracies = NDArray[np.float64]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flcluster.clustering import Clusterer, KMeansBySilhouette
-from flcluster.diameter import pair_sample
+from flcluster.diameter import max_pair_distance, pair_sample
 from flcluster.distances import Distance
 from flcluster.drift import DeltaRule, PairDistance, PrintedRule, Trigger
 from flcluster.errors import UserError
@@ -26,7 +26,7 @@ from .clustered import ClusteredRounds, ClusteredState
 from .reassign import Ids, compact, move, warm_start
 
 PAIRS = 20_000
-"""Same-cluster pairs that the logged largest distance and 95th percentile are taken from."""
+"""Same-cluster pairs that the logged 95th percentile is taken from."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,10 +227,11 @@ class Fielding(ClusteredRounds[FieldingState]):
     ) -> FieldingState:
         """Add up what reports (computed by those asked, sent where they differ) and the coordinator cost."""
         known, old = state.labels >= 0, state.counts
-        apart = pair_sample(state.reports[known].numpy(), state.labels[known].numpy(), self.metric, PAIRS, fed.seed)
+        points, labels = state.reports[known].numpy(), state.labels[known].numpy()
+        apart = pair_sample(points, labels, self.metric, PAIRS, fed.seed, t)
         counts = {
             **old,
-            "max_distance": float(apart.max(initial=0.0)),
+            "max_distance": max_pair_distance(points, labels, self.metric),
             "p95_distance": float(np.quantile(apart, 0.95)) if len(apart) else 0.0,
             "coordinator_seconds": old["coordinator_seconds"] + seconds,
             "report_bytes": old["report_bytes"] + 4.0 * state.reports.shape[1] * sent,

@@ -7,10 +7,11 @@ import numpy as np
 from torch import Tensor
 
 from flcluster.algorithm import at_least
+from flcluster.averaging import weighted_sums
 from flcluster.data import View
 from flcluster.errors import UserError
 from flcluster.federation import Federation
-from flcluster.rounds import Load, Round, RoundAlgorithm, Served, weighted_sums
+from flcluster.rounds import Load, Round, RoundAlgorithm, Served
 
 
 @dataclass(frozen=True, eq=False)

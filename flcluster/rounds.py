@@ -2,13 +2,12 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -230,26 +229,3 @@ class RoundAlgorithm(Algorithm[S]):
     @abstractmethod
     def step(self, state: S, t: int, fed: Federation) -> tuple[S, Round]:
         """Run round ``t`` (from 0)."""
-
-
-def counts(result: Trained) -> bool:
-    """Say whether a result is worth aggregating: it was trained at all (BatchNorm needs two samples), and is finite."""
-    return result.steps > 0 and all_finite(result.row)
-
-
-def weighted_sums(
-    trained: Iterable[Trained], labels: list[int], old: Tensor, weight: Callable[[Trained], float]
-) -> tuple[Tensor, list[Trained]]:
-    """Average trained rows per label as they come in, in client order; a label nobody trained keeps its old row.
-
-    Results that do not count are left out. Returns the models and the results without their rows.
-    """
-    totals, mass, light = torch.zeros_like(old), [0.0] * len(old), []
-    for result, label in zip(trained, labels, strict=True):
-        if counts(result):
-            totals[label].add_(result.row, alpha=weight(result))
-            mass[label] += weight(result)
-        light.append(Trained(**{**vars(result), "row": None}))
-    for label, total in enumerate(mass):
-        totals[label] = totals[label] / total if total else old[label]
-    return totals, light

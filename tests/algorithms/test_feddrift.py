@@ -258,7 +258,7 @@ def test_models_merge_up_to_the_cut(cut, count, script, federate):
 
 
 def test_a_client_without_data_contributes_nothing_to_a_step(script, federate):
-    """Client 1 holds nothing at step 1, client 2 nothing new. Both models are right everywhere: new data go to the first.
+    """Client 1 holds nothing at step 1, client 2 nothing new. Both models are always right: new data go to the first.
 
     They merge: model 0 has client 0 at both steps, model 1 has clients 1 and 2 at step 0.
     """
