@@ -102,13 +102,6 @@ class DeltaRule(ABC):
         """
 
 
-def _check(c: float, m: float) -> None:
-    if not (c > 0 and math.isfinite(c)):
-        raise UserError(f"c is {c}: give a positive number, Δ's start, step and smallest value")
-    if not (m > 1 and math.isfinite(m)):
-        raise UserError(f"m is {m}: give a number above 1, Δ's factor after two triggers in a row")
-
-
 @dataclass(frozen=True)
 class PrintedRule(DeltaRule):
     """Δ·m when two events in a row triggered, else max(c, Δ − c), after a single trigger too: the rule as printed."""
@@ -119,7 +112,10 @@ class PrintedRule(DeltaRule):
     """Factor by which Δ grows."""
 
     def __post_init__(self) -> None:
-        _check(self.c, self.m)
+        if not (self.c > 0 and math.isfinite(self.c)):
+            raise UserError(f"c is {self.c}: give a positive number, Δ's start, step and smallest value")
+        if not (self.m > 1 and math.isfinite(self.m)):
+            raise UserError(f"m is {self.m}: give a number above 1, Δ's factor after two triggers in a row")
 
     @property
     def initial(self) -> float:
@@ -132,30 +128,15 @@ class PrintedRule(DeltaRule):
 
 
 @dataclass(frozen=True)
-class HoldOnSingle(DeltaRule):
+class HoldOnSingle(PrintedRule):
     """Δ·m when two events in a row triggered, unchanged after a single trigger, max(c, Δ − c) if nothing triggered.
 
     This counts re-clusterings as the paper's table over m does; the printed rule counts more.
     """
 
-    c: float = 0.1
-    """Δ at the start, its smallest value, and the step by which it falls; in the unit of the distance."""
-    m: float = 2.0
-    """Factor by which Δ grows."""
-
-    def __post_init__(self) -> None:
-        _check(self.c, self.m)
-
-    @property
-    def initial(self) -> float:
-        """Start at c."""
-        return self.c
-
     def update(self, delta: float, fired: bool, fired_before: bool) -> float:
         """Grow after two triggers in a row, hold after one, fall after none."""
-        if not fired:
-            return max(self.c, delta - self.c)
-        return delta * self.m if fired_before else delta
+        return delta if fired and not fired_before else super().update(delta, fired, fired_before)
 
 
 @dataclass(frozen=True)
