@@ -145,18 +145,29 @@ class LabelSwaps(Shift):
     """Concept drift: at each event a share of clients each swap two labels for good; swaps accumulate.
 
     The two labels are drawn from those among a client's training samples at that round, where it has two.
+
+    Args:
+        pairs: The pairs to draw from instead, if given: few pairs make few concepts.
     """
+
+    pairs: tuple[tuple[int, int], ...] | None = None
 
     def first(self, num_clients: int, num_classes: int, rng: np.random.Generator) -> States:
         """Start with true labels."""
+        for a, b in self.pairs or ():
+            if not (0 <= a < num_classes and 0 <= b < num_classes and a != b):
+                raise UserError(f"data.shift.pairs has {(a, b)}: give two different labels below {num_classes}")
         return np.tile(np.arange(num_classes, dtype=np.int32), (num_clients, 1))
 
     def moved(self, states: States, held: Ints, rng: np.random.Generator) -> States:
         """Let two labels change places."""
         if states.shape[1] < 2:
             return states
-        liking = rng.random(states.shape) + (held > 0)
-        pair = np.argpartition(-liking, 1, axis=1)[:, :2]
+        if self.pairs:
+            pair = np.array(self.pairs)[rng.integers(len(self.pairs), size=len(states))]
+        else:
+            liking = rng.random(states.shape) + (held > 0)
+            pair = np.argpartition(-liking, 1, axis=1)[:, :2]
         swapped = states.copy()
         np.put_along_axis(swapped, pair, np.take_along_axis(states, pair[:, ::-1], axis=1), axis=1)
         return swapped

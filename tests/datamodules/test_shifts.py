@@ -33,6 +33,17 @@ def test_swaps_are_permutations_that_accumulate():
     assert (before != np.arange(10)).sum(axis=1).max() > 2
 
 
+def test_few_pairs_make_few_concepts():
+    told = history(LabelSwaps(share=1.0, times=6, pairs=((0, 1), (2, 9))), num_clients=60)
+    concepts = {tuple(state) for event in told.events.tolist() for state in told.states(event).tolist()}
+    straight = tuple(range(10))
+    first, second = (1, 0, *range(2, 10)), (0, 1, 9, *range(3, 9), 2)
+    both = (1, 0, 9, *range(3, 9), 2)
+    assert concepts == {straight, first, second, both}
+    with pytest.raises(UserError, match=r"\(3, 10\)"):
+        history(LabelSwaps(pairs=((3, 10),)))
+
+
 def test_swaps_choose_among_labels_held():
     held = np.zeros((40, 10), dtype=np.int64)
     held[:, [2, 5, 7]] = 3
