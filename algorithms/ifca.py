@@ -6,10 +6,8 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from flcluster.algorithm import at_least
 from flcluster.averaging import weighted_sums
-from flcluster.data import View
-from flcluster.errors import UserError
+from flcluster.choosing import check_choice, chosen, first_models, ifca_style_accuracy, number_of_models
 from flcluster.federation import Federation
 from flcluster.rounds import Load, Round, RoundAlgorithm, Served
 
@@ -27,40 +25,45 @@ class IFCA(RoundAlgorithm[ModelsState]):
 
     num_clusters: int | None = None
     """k: number of models; the data's number of clusters if not given."""
+    min_share: float = 0.0
+    """Draw the first k models again until each attracts this share of the first participants (IFCA's code: 0.35 for
+    k = 2, 0.1 for k = 4); 0 takes the first draw."""
+    ifca_style: bool = False
+    """Also measure how good clients are that choose their model by their test loss, as IFCA's code does."""
 
     state_type: ClassVar[type] = ModelsState
     named_clusters: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_clusters is not None:
-            at_least("num_clusters", self.num_clusters, 1)
+        check_choice(self.num_clusters, self.min_share)
+
+    @property
+    def extra_metrics(self) -> tuple[str, ...]:
+        """Add the accuracy of a choice by test loss, if that is asked for."""
+        return (*super().extra_metrics, *(("ifca_style_acc",) if self.ifca_style else ()))
 
     def init(self, fed: Federation) -> ModelsState:
         """k independent random models."""
-        if self.num_clusters is None and fed.data.num_clusters == 1:
-            raise UserError(f"{fed.data.name} has no clusters to count: give algorithm.num_clusters")
-        return ModelsState(fed.init_rows(self.num_clusters or fed.data.num_clusters))
+        k = number_of_models(self.num_clusters, fed)
+        return ModelsState(first_models(fed, k, self.min_share, lambda: self.select(0, fed).clients))
 
     def clusters(self, state: ModelsState) -> Tensor | None:
         """The k models, where all clients are not measured anyway."""
         return state.models if self.measure == "participants" else None
-
-    def choice(self, state: ModelsState, view: View, fed: Federation) -> int:
-        """Return the model with the smallest loss on a client's full training data."""
-        return int(fed.per_sample(state.models, view)[:, 0].cpu().double().mean(1).argmin())
 
     def step(self, state: ModelsState, t: int, fed: Federation) -> tuple[ModelsState, Round]:
         """Select, assign by loss, train, average per cluster (plain mean)."""
         k = float(len(state.models))
         cohort = self.select(t, fed, Load(downloads=k, forwards=k))
         views = [fed.data.shard(m, t).train for m in cohort.clients]
-        labels = [self.choice(state, view, fed) for view in views]
+        labels = chosen(fed, lambda i: state.models, views)
         jobs = [self.job(m, state.models[label], t, fed) for m, label in zip(cohort.clients, labels, strict=True)]
         models, trained = weighted_sums(fed.train(jobs, self.before(fed, t)), labels, state.models, lambda result: 1.0)
         return replace(state, models=models), Round(
             trained,
             row_of=lambda i: models[labels[i]],
+            labels=labels,
             download_models=len(models),
             forwards_of=lambda i: len(models) * len(views[i]),
             seconds=cohort.seconds,
@@ -70,6 +73,13 @@ class IFCA(RoundAlgorithm[ModelsState]):
     def served(self, state: ModelsState, t: int, fed: Federation) -> Served:
         """Let every client that holds training data choose."""
         labels = np.full(fed.data.num_clients, -1, dtype=np.int64)
-        for client in np.flatnonzero(fed.data.sizes(t)).tolist():
-            labels[client] = self.choice(state, fed.data.shard(client, t).train, fed)
+        clients = np.flatnonzero(fed.data.sizes(t))
+        labels[clients] = chosen(fed, lambda i: state.models, [fed.data.shard(m, t).train for m in clients.tolist()])
         return Served(state.models, labels)
+
+    def measures(self, state: ModelsState, t: int, fed: Federation) -> dict[str, float]:
+        """Measure a choice by test loss, if that is asked for."""
+        if not self.ifca_style:
+            return {}
+        views = [fed.data.shard(client, t).test for client in np.flatnonzero(fed.data.sizes(t)).tolist()]
+        return {"ifca_style_acc": ifca_style_accuracy(fed, lambda i: state.models, views)}

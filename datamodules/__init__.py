@@ -3,6 +3,7 @@
 from .arrivals import ArrivalPlan, Arrivals, StreamSetting
 from .clustered import ClusteredDataModule
 from .digit_recognition import DigitRecognition
+from .femnist import RotatedFEMNIST
 from .images import Images, ImageSource
 from .label_buckets import LabelBuckets
 from .rotated import RotatedDataModule
@@ -45,6 +46,7 @@ __all__ = [
     "RotatedDataModule",
     "RotatedDigits",
     "RotatedEMNIST",
+    "RotatedFEMNIST",
     "RotatedFashionMNIST",
     "RotatedMNIST",
     "RotatedMiniImagenet",

@@ -17,15 +17,19 @@ class RotatedDigits(RotatedDataModule):
     Values 0 to 16 are divided by 16; mean 0.3052, std 0.3764.
 
     Args:
-        samples: Fewest and most training samples of a client.
+        samples: Fewest and most training samples of a client; null divides each cluster among its clients.
         proxy_size: Images per cluster that the server holds, taken out of the test split.
-        test_size: Test samples of a client.
+        test_size: Test samples of a client; null divides the evaluation split too (with samples null).
     """
 
     name = "Digits"
 
     def __init__(
-        self, samples: tuple[int, int] = (40, 120), proxy_size: int = 200, test_size: int = 100, **kwargs: Any
+        self,
+        samples: tuple[int, int] | None = (40, 120),
+        proxy_size: int = 200,
+        test_size: int | None = 100,
+        **kwargs: Any,
     ) -> None:
         super().__init__(
             dataset=DIGITS.dataset,

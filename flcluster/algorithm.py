@@ -54,6 +54,19 @@ class Algorithm(ABC, Generic[S]):
         """Names of all columns that this method, as it is configured, adds to the metrics."""
         return self.extra_names
 
+    @property
+    def title(self) -> str:
+        """How the method is called in tables and pictures: the papers' name where they have one."""
+        return type(self).__name__
+
+    def files(self, position: int, fed: Federation) -> dict[str, str]:
+        """Return small text files that the run's directory should hold after ``position`` steps, by name."""
+        return {}
+
+    def own_row(self, state: S, client: int) -> tuple[str, int]:
+        """Return the table and the row of it that hold a client's model, where clients have models of their own."""
+        return "start", client
+
     def gauges(self, state: S) -> dict[str, float]:
         """Return what a session's row shows of the state as it is then."""
         return {}

@@ -25,11 +25,21 @@ LABELS = {
     "lost": "clients lost",
     "coordinator_seconds": "coordinator's time (s)",
     "report_bytes": "bytes of reports",
+    "upload_bytes": "bytes sent by clients so far",
+    "download_bytes": "bytes received by clients so far",
+    "purity": "purity of assignments",
+    "disagreement": "disagreement (mean squared distance)",
+    "messages": "models sent so far",
+    "isolated": "clients without a neighbour",
+    "lost_messages": "models that never arrived so far",
+    "message_age": "mean age of models when averaged",
+    "ifca_style_acc": "client accuracy (model chosen by test loss)",
+    "algorithm.topology.p": "edge probability p",
     "tta": "time to accuracy",
     "speedup": "speed-up (target = 1)",
     "gain": "accuracy gain (percentage points)",
 }
-"""What columns are called in pictures."""
+"""What columns and settings are called in pictures."""
 
 
 def label_of(column: str) -> str:

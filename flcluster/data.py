@@ -41,6 +41,11 @@ class View:
             return taken[0]
         return torch.cat([x for x, _ in taken]), torch.cat([y for _, y in taken])
 
+    def where(self, mask: Tensor) -> "View":
+        """Return the samples that a mask over all samples keeps, in their order."""
+        masks = mask.split([len(index) for _, index in self.parts])
+        return View(tuple((source, index[kept]) for (source, index), kept in zip(self.parts, masks, strict=True)))
+
     def split(self, size: int) -> Iterator["View"]:
         """Consecutive views of at most ``size`` samples; a part boundary also ends a view."""
         for source, index in self.parts:

@@ -9,25 +9,44 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from flcluster.tables import DRIFT_METHODS, METHODS, method_name
+from flcluster.tables import DRIFT_METHODS, GOSSIP_METHODS, METHODS, method_name
 
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#000000", "#56B4E9", "#999933")
 """A palette that colour-blind readers can tell apart (its yellow, too faint for lines, replaced by olive)."""
 OTHERS = ("#882255", "#44AA99", "#AA4499", "#117733", "#332288")
 COLOURS = dict(zip(METHODS, OKABE_ITO, strict=True))
 DRIFT_COLOURS = dict(zip(DRIFT_METHODS, (*OKABE_ITO[1::-1], *OKABE_ITO[2:6], OTHERS[0], OTHERS[4]), strict=True))
-"""Methods under drift are drawn beside FedAvg and IFCA rather than those for uploads, whose colours they share."""
+GOSSIP_COLOURS = dict(zip(GOSSIP_METHODS, OKABE_ITO[:6], strict=True))
+"""Methods under drift and those without a server are drawn beside FedAvg and IFCA rather than those for uploads, whose
+colours they share."""
 
 
 def colour(method: str) -> str:
     """Return a method's colour, the same in every picture."""
     name = method_name(method)
-    return COLOURS.get(name) or DRIFT_COLOURS.get(name) or OTHERS[zlib.crc32(name.encode()) % len(OTHERS)]
+    known = COLOURS | DRIFT_COLOURS | GOSSIP_COLOURS
+    return known.get(name) or OTHERS[zlib.crc32(name.encode()) % len(OTHERS)]
 
 
 def shade(index: int) -> str:
     """Return the colour of the index-th thing of a kind (cluster, variant)."""
     return (OKABE_ITO + OTHERS)[index % 13]
+
+
+def hue(index: int) -> str:
+    """Return the index-th colour that is not black."""
+    return shade(index if index < 5 else index + 1)  # the sixth is black
+
+
+def panels(count: int) -> tuple[Figure, list[Axes]]:
+    """Return a figure with so many places to draw in, two in a row; a place that is left over stays empty."""
+    wide = min(count, 2)
+    tall = math.ceil(count / wide)
+    figure = Figure(figsize=(7.5 if wide == 1 else 11, 4.4 * tall + 0.4), layout="constrained")
+    places = list(figure.subplots(tall, wide, squeeze=False).flat)
+    for axes in places[count:]:
+        axes.set_axis_off()
+    return figure, places[:count]
 
 
 def save(figure: Figure | None, path: str | Path) -> Path | None:

@@ -73,15 +73,18 @@ class Saved:
 
     def client_model(self, client: int, width: int) -> Tensor:
         """Return the model a client last received, or that of its cluster where clients keep none of their own."""
-        labels = getattr(self.state, "labels", None)
-        if labels is not None and 0 <= client < len(labels):
-            return self.models()[max(int(labels[client]), 0)]
+        state = self.state
+        if not 0 <= client < self.data.num_clients:
+            raise UserError(f"--client {client}: the run has clients 0 to {self.data.num_clients - 1}")
+        name, row = self.algorithm.own_row(state, client)
+        if name not in self.content["bank"] and getattr(state, "labels", None) is not None:
+            return self.models()[max(int(state.labels[client]), 0)]
         bank = Bank(self.run / "bank", width, budget=0)
         bank.restore(self.content["bank"])
-        table = bank.tables.get("start")
-        if table is None or client not in table:
+        table = bank.tables.get(name)
+        if table is None or row not in table:
             raise UserError(f"--client {client}: the run's checkpoint has no model of this client")
-        return table[client]
+        return table[row]
 
 
 def write_model(run: Path, cluster: int | None, client: int | None, path: Path) -> None:

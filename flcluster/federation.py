@@ -2,11 +2,11 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from functools import cached_property
-from itertools import accumulate
-from typing import Any
+from itertools import accumulate, islice
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -25,6 +25,14 @@ from flcluster.seeds import torch_seed
 from flcluster.worker import Job, Observe, Trained, Worker, samples_processed
 
 BankMaker = Callable[[int], Bank]
+
+
+class Rows(Protocol):
+    """Models by number: a tensor ``[K, P]``, a table, or rows that are made when they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Tensor: ...
 
 
 class Federation:
@@ -66,26 +74,27 @@ class Federation:
         """Where rows of the server's state live."""
         return self.layout.row.device
 
-    def table(self, name: str) -> Table:
-        """Return one row per client, kept by the bank."""
-        return self.bank.table(name, self.data.num_clients)
+    def table(self, name: str, per_client: int = 1) -> Table:
+        """Return one row per client (or several), kept by the bank."""
+        return self.bank.table(name, per_client * self.data.num_clients)
 
-    def init_rows(self, count: int) -> Tensor:
-        """Return ``count`` independent random initialisations, ``[count, P]``."""
+    def init_rows(self, count: int, first: int = 0) -> Tensor:
+        """Return ``count`` independent random initialisations, ``[count, P]``: numbers ``first``, ``first`` + 1, …"""
         rows = []
-        for i in range(count):
+        for i in range(first, first + count):
             with torch_seed(self.seed, "init", i):
                 rows.append(Layout(built_anew(self.worker.module).to(self.device)).row)
         return torch.stack(rows)
 
-    def train(self, jobs: Sequence[Job], observe: Observe | None = None) -> Iterator[Trained]:
-        """Train jobs over all ranks and yield the results in the order of ``jobs``, a few at a time.
+    def train(self, jobs: Iterable[Job], observe: Observe | None = None) -> Iterator[Trained]:
+        """Train jobs over all ranks and yield the results in the order of ``jobs``; a few are asked for at a time.
 
         ``observe`` runs where the row was trained and keeps what depends on the row alone in ``Trained.seen``.
         """
         at_once = 4 * self.ranks.size if self.ranks.size > 1 else 1
-        for first in range(0, len(jobs), at_once):
-            yield from self._train_some(jobs[first : first + at_once], observe)
+        coming = iter(jobs)
+        while some := list(islice(coming, at_once)):
+            yield from self._train_some(some, observe)
 
     def _train_some(self, jobs: Sequence[Job], observe: Observe | None) -> list[Trained]:
         load = [samples_processed(len(job.view), job.epochs, job.batch_size, job.steps) for job in jobs]
@@ -127,13 +136,14 @@ class Federation:
         """Return a model's accuracy on a view."""
         return accuracy(self.per_sample(row[None], view)[0])
 
-    def client_accuracies(self, models: Tensor, labels: NDArray[np.int64], cycle: int) -> NDArray[np.float64]:
+    def client_accuracies(self, models: Rows, labels: NDArray[np.int64], cycle: int) -> NDArray[np.float64]:
         """Return each client's accuracy on its own test data with the model it is served; NaN without test data.
 
         Clients that share a model and a source are scored together, so small test sets still make full batches.
         """
         right, held = np.zeros(len(labels)), np.zeros(len(labels))
-        for k, row in enumerate(models):
+        for k in np.unique(labels[labels >= 0]).tolist():
+            row = models[k].to(self.device)
             sources: dict[Source, list[tuple[int, Tensor]]] = {}
             for client in np.flatnonzero(labels == k).tolist():
                 for source, index in self.data.shard(client, cycle).test.parts:

@@ -13,6 +13,7 @@ from matplotlib.patches import Patch
 
 from flcluster.drawing import colour, legend, save, shade, tidy
 from flcluster.drift_figures import drift_figure
+from flcluster.network_figures import network_figure
 from flcluster.reading import Run
 from flcluster.tables import Key, key_of, mean_std, number, order, ratios, repeats
 
@@ -176,5 +177,5 @@ def _bars(axes: Axes, values: Values) -> None:
 def run_pictures(run: Run) -> list[Path]:
     """Draw a run into its own directory; return the pictures that had something to show."""
     drawn = [accuracy_over_time([run], run.path / "accuracy.png"), mixtures(run, run.path / "mixtures.png")]
-    drawn += [save(drift_figure(run), run.path / "drift.png")]
+    drawn += [save(drift_figure(run), run.path / "drift.png"), save(network_figure(run), run.path / "network.png")]
     return [path for path in drawn if path is not None]

@@ -30,6 +30,8 @@ class Exchange:
     loss: float
     true: Tensor
     estimate: Tensor | None = None
+    label: int | None = None
+    """The cluster whose model was trained, where a method assigns clients to clusters."""
     fresh: bool = False
     uploaded: int = 0
     downloaded: int = 0

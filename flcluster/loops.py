@@ -1,6 +1,7 @@
 """Which loop a method runs in: upload by upload, or round by round."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
 from flcluster.algorithm import Algorithm, UploadAlgorithm
@@ -56,21 +57,22 @@ class RoundLoop(Loop[S]):
             staleness=1,
             status="accepted" if trained.seen["finite"] else "refused",
             acc_before=trained.seen["accuracy"],
-            acc_after=math.nan if everyone else self.fed.accuracy(done.row_of(i), shard.test),
+            acc_after=math.nan if everyone else self.fed.accuracy(done.row_of(i).to(self.fed.device), shard.test),
             loss=trained.loss,
             true=shard.mixture,
-            uploaded=wire * done.upload_models,
-            downloaded=wire * done.download_models,
+            label=done.labels[i] if done.labels else None,
+            uploaded=wire * _of(done.upload_models, i),
+            downloaded=wire * _of(done.download_models, i),
             client_compute=3 * self.algorithm.processed(trained.size, self.fed) + done.forwards_of(i),
             extra=done.extra,
         )
 
     def gauges(self) -> dict[str, float]:
         """Add what is measured of all clients, on the data of the round that was last run."""
-        own = super().gauges()
+        t = max(self.position - 1, 0)
+        own = {**super().gauges(), **self.algorithm.measures(self.state, t, self.fed)}
         if self.algorithm.measure != "all":
             return own
-        t = max(self.position - 1, 0)
         served = self.algorithm.served(self.state, t, self.fed)
         return {**own, **measured(served, t, self.fed), "lost": float(self.lost)}
 
@@ -82,6 +84,10 @@ class RoundLoop(Loop[S]):
         """Go on where a checkpoint stopped."""
         super().restore(saved)
         self.lost = saved["lost"]
+
+
+def _of(models: int | Sequence[int], i: int) -> int:
+    return models if isinstance(models, int) else models[i]
 
 
 def make_loop(algorithm: Algorithm[Any], fed: Federation, look_ahead: int | None, session: int | None) -> Loop[Any]:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 
@@ -51,3 +52,37 @@ def own_time(times: NDArray[np.float64], accuracies: NDArray[np.float64], target
     reached = time_to_accuracy(times, accuracies, target)
     known = times[np.isfinite(times) & np.isfinite(accuracies)]
     return float(known[-1]) if math.isnan(reached) and len(known) else reached
+
+
+def matching(labels: NDArray[np.int64], truth: NDArray[np.int64]) -> dict[int, int]:
+    """Match assigned clusters one-to-one with true ones so that most clients agree, ``{assigned: true}``.
+
+    The indices of assigned clusters have no meaning of their own. Clients with a negative label or truth (unknown) are
+    left out; of unequally many clusters, some stay without a partner.
+
+    >>> matching(np.array([1, 1, 0, 0, 1]), np.array([0, 0, 1, 1, 1]))
+    {0: 1, 1: 0}
+    """
+    assigned, true, counts = _contingency(labels, truth)
+    rows, columns = linear_sum_assignment(counts, maximize=True)
+    return dict(zip(assigned[rows].tolist(), true[columns].tolist(), strict=True))
+
+
+def matched_purity(labels: NDArray[np.int64], truth: NDArray[np.int64]) -> float:
+    """Return the share of clients whose assigned cluster is their true one under the best ``matching``; NaN if none.
+
+    >>> matched_purity(np.array([1, 1, 0, 0, 1]), np.array([0, 0, 1, 1, 1]))
+    0.8
+    """
+    _, _, counts = _contingency(labels, truth)
+    return float(counts[linear_sum_assignment(counts, maximize=True)].sum() / counts.sum()) if counts.size else math.nan
+
+
+def _contingency(labels: NDArray[np.int64], truth: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+    """Return the assigned clusters, the true ones, and the number of clients that are in each pair of them."""
+    known = (labels >= 0) & (truth >= 0)
+    assigned, i = np.unique(labels[known], return_inverse=True)
+    true, j = np.unique(truth[known], return_inverse=True)
+    counts = np.zeros((len(assigned), len(true)), dtype=np.int64)
+    np.add.at(counts, (i, j), 1)
+    return assigned, true, counts

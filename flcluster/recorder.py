@@ -71,7 +71,7 @@ class Recorder:
     def open(self, folder: Path | None, positions: dict[str, int] | None) -> None:
         """Open the files, new or where a checkpoint left them; without a folder (other ranks) nothing is written."""
         K = range(self.K)
-        per_client = "update,epoch,time,client,cycle,samples,staleness,status,fresh,acc_before,acc_after,loss,kl"
+        per_client = "update,epoch,time,client,cycle,samples,staleness,status,fresh,label,acc_before,acc_after,loss,kl"
         columns = [*per_client.split(","), *(f"true_{k}" for k in K), *(f"est_{k}" for k in K)]
         session = ["update", "epoch", "time", *MEASURED, *TOTALS, *self.extra, *(f"cluster_acc_{k}" for k in K)]
         at = positions or {}

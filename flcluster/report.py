@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flcluster import figures, tables
+from flcluster import beside, figures, tables
 from flcluster.errors import UserError
 from flcluster.files import slug
 from flcluster.reading import Run, load_runs
@@ -19,13 +19,13 @@ from flcluster.tables import Key, Row, Summary, key_of, list_tables, number, pap
 
 __all__ = ["Run", "list_tables", "load_runs", "paper_table", "summary_table", "write_report"]
 
-SPREADS = "CDFL paper: ± over 5 repeats; CCFL paper: ± across clients"
+SPREADS = "CDFL paper: ± over 5 repeats; CCFL paper: ± across clients; DFCA paper: ± over 5 seeds"
 BASE = "Download: per update, relative to CDFL (to CCFL where CDFL was not run)."
 
 ACCURACIES = {"All\nclients": "client_acc", "Client\nbefore": "client_acc_before", "Client\nafter": "client_acc_after"}
 ACCURACIES |= {"Cluster": "cluster_acc"}
-COLUMNS = ("Method", "Dataset", "K", "Clients", "Updates", *ACCURACIES, "Hetero-\ngeneity", "Re-clus-\nterings", "KL")
-COLUMNS += ("Fresh\n%", "Depr.\n%", "Downl.\n/ CDFL", "Time")
+COLUMNS = ("Method", "Dataset", "K", "Clients", "Updates", *ACCURACIES, "Purity", "Hetero-\ngeneity")
+COLUMNS += ("Re-clus-\nterings", "KL", "Fresh\n%", "Depr.\n%", "Downl.\n/ CDFL", "Time")
 
 
 def wide_console() -> Console:
@@ -46,7 +46,7 @@ def summary_table(runs: Sequence[Run]) -> Table:
     for key, group in groups.items():
         for summary, download in zip(group, tables.ratios(groups, key, "download_bytes"), strict=True):
             rows.append((_run_cells(key, summary, plus_minus(download, digits=2)), None))
-        printed = tables.paper_rows(*key)
+        printed = beside.paper_rows(*key)
         rows += [(_paper_cells(key, paper, printed), "dim") for paper in dict.fromkeys(row.source for row in printed)]
     none = {"", "0.0"} if all(run.summary.get("client_acc") is not None for run in runs) else {""}
     shown = [title for title in COLUMNS if any(cells.get(title, "") not in none for cells, _ in rows)]
@@ -69,6 +69,7 @@ def _run_cells(key: Key, summary: Summary, download: str) -> dict[str, str]:
     cells |= {title: "" if summary.get(name) is None else str(summary[name]) for title, name in sizes.items()}
     for title, name in ACCURACIES.items():
         cells[title] = plus_minus(number(summary, name), number(summary, f"{name}_std"))
+    cells |= {"Purity": plus_minus(number(summary, "purity"))}
     cells |= {"Hetero-\ngeneity": plus_minus(number(summary, "heterogeneity"))}
     cells |= {"Re-clus-\nterings": plus_minus(number(summary, "reclusterings"), digits=0)}
     cells |= {"KL": plus_minus(number(summary, "kl")), "Downl.\n/ CDFL": download}
@@ -78,9 +79,11 @@ def _run_cells(key: Key, summary: Summary, download: str) -> dict[str, str]:
 
 
 def _paper_cells(key: Key, paper: str, rows: Iterable[Row]) -> dict[str, str]:
-    cell = {row.metric: plus_minus(row.mean, row.std) for row in rows if row.source == paper}
+    finer = beside.finer_digits(paper)
+    cell = {row.metric: plus_minus(row.mean, row.std, finer=finer) for row in rows if row.source == paper}
     cells = {"Method": f" {paper}", "Dataset": key[0], "K": str(key[1]), "Cluster": cell.get("cluster", "")}
     after = cell.get("client_after", cell.get("client", ""))
+    cells |= {"All\nclients": cell.get("client_all", "")}
     return cells | {"Client\nbefore": cell.get("client_before", ""), "Client\nafter": after}
 
 
@@ -91,10 +94,10 @@ def write_report(runs: Sequence[Run], out_dir: str | Path) -> list[Path]:
     out = Path(out_dir)
     out.mkdir(parents=True, exist_ok=True)
     groups = tables.repeats(run.summary for run in runs)
-    rows = tables.our_rows(groups) + [row for key in groups for row in tables.paper_rows(*key)]
+    rows = tables.our_rows(groups) + [row for key in groups for row in beside.paper_rows(*key)]
     tables.write_rows(sorted(rows, key=lambda row: tables.order(row[:3])), out / "report.csv")
     pictures = _pictures(runs, out)
-    lines = ["# Runs beside the papers", "", tables.markdown(groups, rows), ""]
+    lines = ["# Runs beside the papers", "", beside.markdown(groups, rows), ""]
     lines += [f"Columns marked *ours* are measured here, mean ± standard deviation over runs. {SPREADS}. {BASE}"]
     lines += ["", *(f"- {note}" for note in tables.cautions(groups)), ""]
     lines += [f"![{picture.stem}]({picture.name})\n" for picture in pictures]

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
@@ -14,7 +14,7 @@ from torch import Tensor
 from flcluster.algorithm import Algorithm, at_least
 from flcluster.devices import Devices, Profile
 from flcluster.errors import UserError
-from flcluster.federation import Federation, accuracy
+from flcluster.federation import Federation, Rows, accuracy
 from flcluster.layout import all_finite
 from flcluster.seeds import rng
 from flcluster.worker import Job, Observe, Trained, Worker, samples_processed
@@ -23,7 +23,7 @@ S = TypeVar("S")
 Amount = float | NDArray[np.float64]
 SHOWN_SIZES = 10
 POPULATION = (
-    *("client_acc", "client_acc_std", "clusters", "heterogeneity", "lost"),
+    *("client_acc", "client_acc_std", "clusters", "purity", "heterogeneity", "lost"),
     *(f"cluster_size_{k}" for k in range(SHOWN_SIZES)),
 )
 """What is measured of all clients together; sizes are shown of the first ten clusters."""
@@ -33,10 +33,11 @@ POPULATION = (
 class Served:
     """Which model each client uses now."""
 
-    models: Tensor
-    """``[K, P]``"""
+    models: Rows
     labels: NDArray[np.int64]
-    """The model of each client; −1: none yet."""
+    """The cluster of each client; −1: none yet."""
+    model_of: NDArray[np.int64] | None = None
+    """Which of the models each client uses, −1 for none; the model of its cluster if not given."""
 
 
 @dataclass(eq=False)
@@ -47,10 +48,10 @@ class Round:
     row_of: Callable[[int], Tensor]
     """The model that the i-th participant now uses (from the server's models, or from a table of rows)."""
     labels: list[int] = field(default_factory=list)
-    """Which of the server's models each participant trained, where there are several."""
-    upload_models: int = 1
-    download_models: int = 1
-    """Models each participant sent and received."""
+    """The cluster whose model each participant trained, where there are several."""
+    upload_models: int | Sequence[int] = 1
+    download_models: int | Sequence[int] = 1
+    """Models each participant sent and received: a number for all, or one each."""
     forwards_of: Callable[[int], int] = lambda i: 0
     """Forward passes (samples) of the i-th participant besides training."""
     seconds: float = 1.0
@@ -225,6 +226,10 @@ class RoundAlgorithm(Algorithm[S]):
     def served(self, state: S, t: int, fed: Federation) -> Served:
         """Say which model each client uses on the data of round ``t``."""
         raise UserError(f"{type(self).__name__} cannot measure all clients: use algorithm.measure=participants")
+
+    def measures(self, state: S, t: int, fed: Federation) -> dict[str, float]:
+        """Return what a session's row shows besides, where it takes the data or the clients' models to know it."""
+        return {}
 
     @abstractmethod
     def step(self, state: S, t: int, fed: Federation) -> tuple[S, Round]:

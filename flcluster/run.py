@@ -67,9 +67,7 @@ class ActiveRun:
         self.recorder = Recorder(exp.data.num_clients, exp.data.num_clusters, exp.algorithm.extra_metrics)
         self.elapsed = 0.0
         self.fed.note = self._note
-        self.progress = RunProgress(
-            type(exp.algorithm).__name__, self.loop.total, 0, enabled=self.main and exp.engine.progress
-        )
+        self.progress = RunProgress(exp.algorithm.title, self.loop.total, 0, enabled=self.main and exp.engine.progress)
 
     def _note(self, text: str) -> None:
         """Show what takes long before the first step; being told to stop then leaves nothing to go on from."""
@@ -156,6 +154,9 @@ class ActiveRun:
         self.fabric.call("on_fit_end", loop=self.loop)
         summary = self.summary(why)
         if self.main:
+            for name, text in self.exp.algorithm.files(self.loop.position, self.fed).items():
+                with replacing(self.exp.run_dir / name) as temporary:
+                    temporary.write_text(text, encoding="utf-8")
             write_json(self.exp.run_dir / "summary.json", summary)
             if self.recorder.updates and self.exp.engine.pictures:
                 for path in run_pictures(Run.load(self.exp.run_dir)):
@@ -172,7 +173,7 @@ class ActiveRun:
         """Return the flat summary of the run so far (cluster accuracy as of the last session)."""
         exp, wall = self.exp, self.elapsed + time.monotonic() - self.started
         return {
-            "algorithm": type(exp.algorithm).__name__,
+            "algorithm": exp.algorithm.title,
             "dataset": exp.data.name,
             "num_clusters": exp.data.num_clusters,
             "num_clients": exp.data.num_clients,

@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from flcluster.curves import cluster_sizes, label_of, points, time_unit
-from flcluster.drawing import legend, shade, tidy
+from flcluster.drawing import hue, legend, panels, shade, tidy
 from flcluster.drift_figures import draw_sizes
 from flcluster.reading import Run
+from flcluster.study_against import against_figure
 from flcluster.study_file import Picture, Study
 from flcluster.study_values import Runs, over_seeds
 from flcluster.tables import mean_std
@@ -25,6 +26,7 @@ Style = tuple[str, Literal["-", "--"]]
 def draw(study: Study, picture: Picture, runs: Runs) -> Figure | None:
     """Draw one figure of a study from the runs that are there."""
     kinds = {"lines": lines_figure, "difference": difference_figure, "sizes": sizes_figure, "bars": bars_figure}
+    kinds |= {"against": against_figure}
     return kinds[picture.kind](study, picture, runs)
 
 
@@ -38,7 +40,7 @@ def styles(study: Study) -> dict[str, Style]:
     if len(set(pairs.values())) == len(pairs) and not set(pairs) & set(pairs.values()):
         names = [name for name in names if name not in pairs]
     black = target.variant if target is not None and not pairs else None
-    inks = iter(shade(i if i < 5 else i + 1) for i in range(len(names)))  # the sixth is black
+    inks = iter(hue(i) for i in range(len(names)))
     found: dict[str, Style] = {name: ("#000000" if name == black else next(inks), "-") for name in names}
     for variant, baseline in pairs.items():
         if variant not in found:
@@ -82,18 +84,13 @@ def lines_figure(study: Study, picture: Picture, runs: Runs) -> Figure | None:
     if not drawn:
         return None
     look, (unit, x_label) = styles(study), _axis(picture, runs)
-    wide = min(len(picture.columns), 2)
-    tall = math.ceil(len(picture.columns) / wide)
-    figure = Figure(figsize=(7.5 if wide == 1 else 11, 4.4 * tall + 0.4), layout="constrained")
-    panels = list(figure.subplots(tall, wide, squeeze=False).flat)
-    for axes, y in zip(panels, picture.columns, strict=False):
+    figure, places = panels(len(picture.columns))
+    for axes, y in zip(places, picture.columns, strict=True):
         tidy(axes, "", x_label, label_of(y))
         for name in drawn:
             _line(axes, _curves(runs, name, picture.x, y), unit, look[name], name)
         if picture.target and study.target is not None and y == study.target.y:
             _target_lines(axes, study, picture, runs, drawn, unit)
-    for axes in panels[len(picture.columns) :]:
-        axes.set_axis_off()
     figure.suptitle(picture.title or study.title, fontsize=12)
     handles = [_handle(study, picture, runs, name, look[name]) for name in drawn]
     if picture.target:

@@ -1,21 +1,22 @@
 """A study as its file tells it: variants of one configuration, and what to draw and tabulate from their runs."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 
 from flcluster.errors import UserError
 from flcluster.files import slug
+from flcluster.study_keys import check_keys, list_at, made, names_in
+from flcluster.study_series import series
 from flcluster.tables import list_tables
 
-KINDS = ("lines", "difference", "sizes", "bars")
+KINDS = ("lines", "difference", "sizes", "bars", "against")
 RELATIVE = ("tta", "speedup", "gain", "target")
 """Columns that compare a variant with its target."""
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,13 @@ class Picture:
     """One figure of a study."""
 
     kind: str
-    """lines, difference (of two variants), sizes (of clusters, stacked) or bars (of one column of the table)."""
+    """lines, difference (of two variants), sizes (of clusters, stacked), bars (of one column of the table) or against
+    (columns of the table against a setting: variants alike but for the number at the end of their names are one line,
+    those without the setting a level)."""
     x: str = "epoch"
+    """Column of metrics; for ``against`` a setting of the variants, e.g. algorithm.topology.p."""
     y: str | tuple[str, ...] = "client_acc"
-    """Columns of metrics; several y get a panel each."""
+    """Columns of metrics, or of the table for bars and against; several y get a panel each."""
     of: tuple[str, ...] = ()
     """The variants drawn; all if not given."""
     target: bool = False
@@ -65,6 +69,8 @@ class Picture:
     @property
     def name(self) -> str:
         """The PNG's name without its ending."""
+        if self.kind == "against" and not self.file:
+            return slug(f"{'_'.join(self.columns)}_against_{self.x.rpartition('.')[2]}")
         over = f"_over_{self.x}" if self.kind in ("lines", "difference") else ""
         return self.file or slug(self.kind if self.kind == "sizes" else f"{self.kind}_{'_'.join(self.columns)}{over}")
 
@@ -101,7 +107,7 @@ def read_study(path: Path) -> Study:
 
 def _study(path: Path, tree: Any) -> Study:
     keys = ("title", "base", "common", "variants", "target", "figures", "table", "paper")
-    _known(tree, keys, "the file", ("base", "variants"))
+    check_keys(tree, keys, "the file", ("base", "variants"))
     common = tree.get("common") or {}
     if not isinstance(common, dict):
         raise UserError(f"common must be settings like those of a config file, got {common!r}")
@@ -110,13 +116,13 @@ def _study(path: Path, tree: Any) -> Study:
     study = Study(
         path,
         title=str(tree.get("title") or path.stem),
-        base=tuple(path.parent / name for name in _names(tree["base"], "base")),
+        base=tuple(path.parent / name for name in names_in(tree["base"], "base")),
         common=common,
         variants=variants,
         target=target,
-        figures=tuple(_picture(spec, f"figures[{i}]", variants) for i, spec in enumerate(_list(tree, "figures"))),
-        table=_names(tree.get("table") or (), "table"),
-        paper=_names(tree.get("paper") or (), "paper"),
+        figures=tuple(_picture(spec, f"figures[{i}]", variants) for i, spec in enumerate(list_at(tree, "figures"))),
+        table=names_in(tree.get("table") or (), "table"),
+        paper=names_in(tree.get("paper") or (), "paper"),
     )
     _check(study)
     return study
@@ -125,7 +131,8 @@ def _study(path: Path, tree: Any) -> Study:
 def _check(study: Study) -> None:
     if absent := [str(name) for name in study.base if not name.is_file()]:
         raise UserError(f"base: there is no file {', '.join(absent)}")
-    asked = [*study.table, *(y for picture in study.figures if picture.kind == "bars" for y in picture.columns)]
+    tabled = [picture for picture in study.figures if picture.kind in ("bars", "against")]
+    asked = [*study.table, *(y for picture in tabled for y in picture.columns)]
     if study.target is None and (relative := [name for name in asked if name in RELATIVE]):
         raise UserError(f"table: {', '.join(relative)} need a target; add target: VARIANT")
     if study.target is None and any(picture.target for picture in study.figures):
@@ -135,6 +142,16 @@ def _check(study: Study) -> None:
     names = [picture.name for picture in study.figures]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(f"figures: {', '.join(twice)} would be written twice; give each figure a file: NAME of its own")
+    for at, picture in enumerate(study.figures):
+        if picture.kind == "against":
+            _check_series(study, picture, f"figures[{at}].x")
+
+
+def _check_series(study: Study, picture: Picture, where: str) -> None:
+    try:
+        series(study.common, {name: study.variants[name] for name in picture.of or study.variants}, picture.x)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
 
 
 def _variants(tree: Any) -> dict[str, dict[str, Any]]:
@@ -155,7 +172,7 @@ def _target(tree: Any, variants: Iterable[str]) -> Target | None:
     if tree is None:
         return None
     tree = tree if isinstance(tree, dict) else {"variant": tree}
-    target = _made(Target, tree, "target", baselines=_baselines, variant=str)
+    target = made(Target, tree, "target", baselines=_baselines, variant=str)
     if target.variant is None and not target.baselines:
         raise UserError("target needs variant: NAME, or baselines: {NAME: NAME}")
     if not isinstance(target.last, int) or target.last < 1:
@@ -172,7 +189,7 @@ def _baselines(tree: Any) -> dict[str, str]:
 
 
 def _picture(tree: Any, where: str, variants: Iterable[str]) -> Picture:
-    picture = _made(Picture, tree, where, ("kind",), of=lambda of: _names(of, f"{where}.of"))
+    picture = made(Picture, tree, where, ("kind",), of=lambda of: names_in(of, f"{where}.of"))
     if picture.kind not in KINDS:
         raise UserError(f"{where}.kind must be one of {', '.join(KINDS)}, got {picture.kind!r}")
     _are_variants(picture.of, variants, f"{where}.of")
@@ -181,36 +198,6 @@ def _picture(tree: Any, where: str, variants: Iterable[str]) -> Picture:
     if picture.kind in ("difference", "bars") and len(picture.columns) != 1:
         raise UserError(f"{where}: kind {picture.kind} takes one y, got {', '.join(picture.columns)}")
     return picture
-
-
-def _made(kind: type[T], tree: Any, where: str, needed: Sequence[str] = (), **convert: Any) -> T:
-    _known(tree, [f.name for f in fields(kind)], where, needed)  # type: ignore[arg-type]
-    convert |= {"x": str, "y": lambda y: y if isinstance(y, str) else _names(y, f"{where}.y")}
-    return kind(**{name: convert.get(name, lambda value: value)(value) for name, value in tree.items()})
-
-
-def _known(tree: Any, names: Sequence[str], where: str, needed: Sequence[str] = ()) -> None:
-    if not isinstance(tree, dict):
-        raise UserError(f"{where} must be a mapping with keys of {', '.join(names)}, got {tree!r}")
-    if unknown := [str(name) for name in tree if name not in names]:
-        raise UserError(f"{where} has an unknown key {', '.join(unknown)}; there are {', '.join(names)}")
-    if absent := [name for name in needed if tree.get(name) is None]:
-        raise UserError(f"{where} lacks {', '.join(absent)}")
-
-
-def _names(value: Any, where: str) -> tuple[str, ...]:
-    """One name or a list of them."""
-    values = value if isinstance(value, list | tuple) else [value]
-    if wrong := [item for item in values if isinstance(item, dict | list) or item is None]:
-        raise UserError(f"{where} must be a name or a list of names, got {wrong[0]!r}")
-    return tuple(str(item) for item in values)
-
-
-def _list(tree: dict[str, Any], name: str) -> list[Any]:
-    value = tree.get(name) or []
-    if not isinstance(value, list):
-        raise UserError(f"{name} must be a list, got {value!r}")
-    return value
 
 
 def _are_variants(names: Iterable[str], variants: Iterable[str], where: str) -> None:

@@ -32,6 +32,14 @@ TITLES = {
     "coordinator_seconds": "Coordinator, s",
     "lost": "Lost",
     "moved": "Moved",
+    "purity": "Purity",
+    "purity_last": "Purity, last 5 rows",
+    "disagreement": "Disagreement",
+    "messages": "Models sent",
+    "isolated": "Isolated",
+    "lost_messages": "Models lost",
+    "ifca_style_acc": "Accuracy, IFCA style",
+    "upload_bytes": "Bytes sent",
     "wall_seconds": "Wall time, s",
 }
 DIGITS = {
@@ -43,8 +51,14 @@ DIGITS = {
     "clusters": 1,
     "lost": 1,
     "moved": 1,
+    "isolated": 1,
+    "messages": 0,
+    "lost_messages": 0,
+    "report_bytes": 0,
+    "upload_bytes": 0,
+    "download_bytes": 0,
 }
-COUNTS = ("reclusterings", "clusters", "lost", "moved", "updates", "report_bytes", "upload_bytes", "download_bytes")
+COUNTS = ("reclusterings", "clusters", "lost", "moved", "updates", "isolated")
 
 
 def value(study: Study, runs: Runs, variant: str, seed: int, column: str) -> float:

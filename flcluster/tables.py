@@ -13,18 +13,18 @@ from rich.table import Table
 from flcluster.errors import UserError
 
 OURS = "ours"
-PAPERS = {"CDFL paper": "cdfl_table1", "CCFL paper": "ccfl_table1"}
-"""How a paper is called in our tables, and the table of it that has results by dataset, K and method."""
 
 METHODS = ("CDFL", "CCFL", "FedSoft-Async", "FedBuff", "CA2FL", "Local", "FedAvg", "IFCA")
 DRIFT_METHODS: tuple[str, ...] = ("Fielding", "AlwaysRecluster", "MoveIndividuals", "StaticClustering", "SelectedOnly")
 DRIFT_METHODS += ("FlexCFL", "Auxo", "FedDrift")
+GOSSIP_METHODS = ("DFCA-GI", "DFCA-LI", "DFedAvgM", "FedSPD", "AsyncDFCA-GI", "AsyncDFCA-LI")
 """The order of methods in tables and pictures, first those for uploads; others follow by name."""
 
 METRICS = {"client_before": "client_acc_before", "client_after": "client_acc_after", "cluster": "cluster_acc"}
 METRICS |= {"client": "client_acc_after", "cluster_trajectory_mean": "cluster_acc_mean"}
 METRICS |= {"client_all": "client_acc", "client_all_last": "client_acc_last"}
 METRICS |= {name: name for name in ("heterogeneity", "reclusterings", "clusters", "coordinator_seconds", "lost")}
+METRICS |= {name: name for name in ("purity", "disagreement", "messages", "isolated", "ifca_style_acc")}
 METRICS |= {name: name for name in ("kl", "fresh_share", "deprecated_share", "refused", "updates", "wall_seconds")}
 METRICS |= {name: name for name in ("upload_bytes", "download_bytes", "client_compute", "server_compute")}
 """A metric's name in the rows (the papers' where they have it) and its key in a run's summary."""
@@ -62,7 +62,7 @@ def key_of(summary: Summary) -> Key:
 def order(key: Key) -> tuple[str, int, int, str]:
     """Sort key: by dataset, K, then the methods' fixed order."""
     dataset, K, method = key
-    known = METHODS + DRIFT_METHODS
+    known = METHODS + DRIFT_METHODS + GOSSIP_METHODS
     return dataset, K, known.index(method) if method in known else len(known), method
 
 
@@ -130,9 +130,9 @@ def cautions(groups: Groups) -> list[str]:
     return said
 
 
-def plus_minus(mean: float, std: float = math.nan, digits: int = 3) -> str:
-    """Return ``mean ±std`` for a table's cell; nothing for what is NaN."""
-    spread = f" ±{std:.{digits}f}" if math.isfinite(std) else ""
+def plus_minus(mean: float, std: float = math.nan, digits: int = 3, finer: int = 0) -> str:
+    """Return ``mean ±std`` for a table's cell, the deviation with some digits more; nothing for what is NaN."""
+    spread = f" ±{std:.{digits + finer}f}" if math.isfinite(std) else ""
     return f"{mean:.{digits}f}{spread}" if math.isfinite(mean) else ""
 
 
@@ -144,35 +144,10 @@ def write_rows(rows: Iterable[Row], path: Path) -> None:
         writer.writerows(["" if cell != cell else cell for cell in row] for row in rows)
 
 
-def markdown(groups: Groups, rows: Iterable[Row]) -> str:
-    """Return a Markdown table, one line a dataset, K and method: ours and the papers' in columns side by side."""
-    values = {(row[:3], row.metric, row.source): row for row in rows}
-    lines = [_markdown_cells(groups, key, values) for key in groups]
-    columns = [name for name in lines[0] if any(line[name] for line in lines)]
-    return markdown_table([columns, *([line[name] for name in columns] for line in lines)])
-
-
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:
     """Return rows of cells, the first being the head, as a Markdown table."""
     head, *body = ([cell.replace("|", "\\|") for cell in cells] for cells in rows)
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, ["---"] * len(head), *body])
-
-
-def _markdown_cells(groups: Groups, key: Key, rows: Mapping[Any, Row]) -> dict[str, str]:
-    def cell(metric: str, source: str = OURS, scale: float = 1.0, digits: int = 3) -> str:
-        row = rows.get((key, metric, source))
-        return plus_minus(scale * row.mean, scale * row.std, digits) if row else ""
-
-    cells = {"Dataset": key[0], "K": str(key[1]), "Method": key[2], "Runs": str(len(groups[key]))}
-    cells |= {"All clients (ours)": cell("client_all"), "All clients, last 5 rows (ours)": cell("client_all_last")}
-    for title, metric in (("Client before", "client_before"), ("Client after", "client_after"), ("Cluster", "cluster")):
-        metric = "client" if key[2] == "Local" and metric == "client_after" else metric
-        cells |= {f"{title} ({source})": cell(metric, source) for source in (OURS, *PAPERS)}
-    cells |= {"Heterogeneity (ours)": cell("heterogeneity"), "Re-clusterings (ours)": cell("reclusterings", digits=1)}
-    shares = {name: cell(f"{name.lower()}_share", scale=100, digits=1) for name in ("Fresh", "Deprecated")}
-    cells |= {"KL (ours)": cell("kl"), **{f"{name} % (ours)": share for name, share in shares.items()}}
-    download = plus_minus(*mean_std(ratios(groups, key, "download_bytes")), digits=2)
-    return cells | {"Download, CDFL = 1 (ours)": download, "Seconds (ours)": cell("wall_seconds", digits=0)}
 
 
 def list_tables() -> list[str]:
@@ -204,14 +179,3 @@ def paper_markdown(name: str) -> str:
     """Return any of the papers' tables as Markdown, as printed."""
     rows = read_table(name)
     return markdown_table([list(rows[0]), *(list(row.values()) for row in rows)])
-
-
-def paper_rows(dataset: str, K: int, method: str) -> list[Row]:
-    """Return what the CDFL and CCFL papers print for a dataset, K and method; accepts our class names too."""
-    wanted = (dataset, str(K), method_name(method))
-    return [
-        Row(dataset, K, wanted[2], line["metric"], float(line["mean"]), float(line["std"]), paper)
-        for paper, name in PAPERS.items()
-        for line in read_table(name)
-        if (line["dataset"], line["K"], line["method"]) == wanted
-    ]

@@ -37,6 +37,8 @@ class Job:
     lr_factor: float = 1.0
     steps: int | None = None
     """Batches to train on instead of whole epochs; the data are gone through again as often as that takes."""
+    momentum: float | None = None
+    """Heavy-ball momentum of SGD, instead of the model's own."""
 
 
 @dataclass(eq=False)
@@ -86,6 +88,7 @@ class Worker:
         self.loss = _loss_of(module)
         optimizer = self.layout.flat_optimizer(_single_optimizer(module))
         self.rates = [group["lr"] for group in optimizer.param_groups]
+        self.momenta = [group.get("momentum") for group in optimizer.param_groups]
         self.scaler: Any = getattr(fabric.strategy.precision, "scaler", None)
         self.scaler_start = self.scaler.state_dict() if self.scaler else {}
         self.bare_optimizer = optimizer
@@ -101,7 +104,7 @@ class Worker:
         began = time.perf_counter()
         x, y = self.to_device(*job.view.tensors())
         self.layout.load(job.start)
-        self._reset(job.lr_factor)
+        self._reset(job.lr_factor, job.momentum)
         anchor = job.start if job.anchor is None else job.anchor
         pull = anchor[: self.layout.num_parameters].to(self.layout.row.device) if job.prox else None
         order = rng(self.seed, job.purpose, job.client, job.cycle)
@@ -148,10 +151,16 @@ class Worker:
             cuts.pop()  # BatchNorm cannot train on a batch of one
         return cuts
 
-    def _reset(self, lr_factor: float) -> None:
+    def _reset(self, lr_factor: float, momentum: float | None) -> None:
         self.bare_optimizer.state.clear()
-        for group, lr in zip(self.bare_optimizer.param_groups, self.rates, strict=True):
+        for group, lr, own in zip(self.bare_optimizer.param_groups, self.rates, self.momenta, strict=True):
             group["lr"] = lr * lr_factor
+            if own is not None:
+                group["momentum"] = own if momentum is None else momentum
+        if momentum is not None and not isinstance(self.bare_optimizer, torch.optim.SGD):
+            raise UserError(
+                f"this method sets SGD's momentum, but the model's optimiser is {type(self.bare_optimizer).__name__}"
+            )
         for buffer, first in self.counters:  # a job must not feel what was trained before it
             buffer.copy_(first)
         if self.scaler:

@@ -12,6 +12,7 @@ from flcluster.config import plan_fit
 CONFIGS = Path(__file__).parents[1] / "configs"
 PAPER = list(csv.DictReader((files("flcluster.papers") / "ccfl_table2_hyperparams.csv").read_text().splitlines()))
 STREAMS = list(csv.DictReader((files("flcluster.papers") / "fielding_table45_config.csv").read_text().splitlines()))
+GRAPHS = list(csv.DictReader((files("flcluster.papers") / "dfca_config.csv").read_text().splitlines()))
 METHODS = ["CDFL", "CCFL", "FedSoftAsync", "FedBuff", "CA2FL", "Local"]
 
 
@@ -102,3 +103,49 @@ def test_the_probe_of_table_7_is_an_overlay():
     made = plan.parser.instantiate(plan.settings)
     assert type(made.algorithm).__name__ == "FedAvg" and made.callbacks[0].rounds[-1] <= made.algorithm.rounds
     assert all(at % made.engine.session == 0 for at in made.callbacks[0].rounds)
+
+
+def graph_flags(row: dict) -> list[str]:
+    """The command line of one row of DFCA's settings; the first row of a dataset is its config, others are overlays."""
+    short = row["dataset"].removesuffix("-balanced").lower().replace("-", "")
+    flags = ["--config", str(CONFIGS / f"dfca_{short}.yaml")]
+    overlay = CONFIGS / "rows" / f"dfca_{short}_{row['k']}.yaml"
+    return [*flags, "--config", str(overlay)] if overlay.exists() else flags
+
+
+@pytest.mark.parametrize("row", GRAPHS, ids=lambda r: f"{r['dataset']}-{r['k']}")
+def test_dfca_has_the_papers_settings(row):
+    plan = plan_fit(graph_flags(row))
+    made = plan.parser.instantiate(plan.settings)
+    algorithm, data, model = made.algorithm, made.data, made.model
+    assert type(algorithm).__name__ == "DFCA" and algorithm.initialisation == "global" and algorithm.measure == "all"
+    assert (algorithm.rounds, algorithm.local_epochs) == (int(row["T"]), int(row["local_epochs"]))
+    assert algorithm.topology.p == float(row["edge_prob"]) and algorithm.participation == 1
+    assert data.name == row["dataset"].removesuffix("-balanced") and data.num_clusters == int(row["k"])
+    assert data.num_clients == int(row["N_appendix"] or 100)
+    assert data.angles == [float(angle) for angle in row["rotations_deg"].removesuffix("(inferred)").split()]
+    assert (model.hparams["optimizer"], model.hparams["lr"]) == ("sgd", float(row["lr"]))
+    assert model.hparams["momentum"] == model.hparams["weight_decay"] == 0
+    if row["model"].startswith("MLP"):
+        assert type(model).__name__ == "MLP" and model.hparams["hidden"] == (2048,)
+    else:
+        assert type(model).__name__ == "CNN" and model.hparams["batch_norm"] and len(model.hparams["channels"]) == 2
+    if data.name == "FEMNIST":
+        assert data.num_classes == 62
+    else:
+        assert (data.samples, data.test_size, data.proxy_size) == (None, None, 0)
+
+
+@pytest.mark.parametrize("method", ["IFCA", "DFedAvgM", "FedSPD", "AsyncDFCA"])
+def test_dfcas_baselines_take_its_configs(method):
+    plan = plan_fit([*graph_flags(GRAPHS[0]), "--algorithm", method])
+    algorithm = plan.parser.instantiate(plan.settings).algorithm
+    assert type(algorithm).__name__ == method and algorithm.rounds == 150 and algorithm.batch_size == 50
+
+
+def test_the_cnn_on_femnist_is_an_overlay():
+    flags = ["--config", str(CONFIGS / "dfca_femnist.yaml")]
+    plan = plan_fit([*flags, "--config", str(CONFIGS / "rows" / "dfca_femnist_cnn.yaml")])
+    made = plan.parser.instantiate(plan.settings)
+    assert type(made.model).__name__ == "CNN" and made.model.hparams["batch_norm"] and made.data.name == "FEMNIST"
+    assert (made.model.hparams["hidden"], made.model.hparams["weight_decay"]) == (128, 0)

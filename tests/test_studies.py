@@ -4,26 +4,90 @@ from pathlib import Path
 
 import pytest
 
+from flcluster.cli import main
 from flcluster.fit import instantiated
-from flcluster.study import check
+from flcluster.study import check, study
 from flcluster.study_file import read_study
+from flcluster.study_series import series
+from flcluster.tables import read_table
 
 STUDIES = Path(__file__).parents[1] / "configs" / "studies"
 FIGURES = {f"fielding_figure{n}" for n in ("1", "2a", "2b", "4", "5", "6", "7", "8", "9", "11", "12", "13")}
+FIGURES |= {f"dfca_figure3{panel}" for panel in "abcd"}
+TABLES = {"fielding_table3", "fielding_table6"}
+DFCA_TABLES = [("dfca_table1", name) for name in ("MNIST", "EMNIST", "CIFAR-10")]
+DFCA_TABLES += [("dfca_table2", name) for name in ("MNIST", "EMNIST", "FEMNIST")]
+
+
+def build(plan, monkeypatch):
+    """Build all variants of a study, by name."""
+    built = []
+    monkeypatch.setattr("flcluster.fit.instantiated", lambda made: built.append(instantiated(made)))
+    check(plan, list(plan.variants), [])
+    return dict(zip(plan.variants, built, strict=True))
 
 
 def test_there_is_one_for_each_of_the_papers_figures_and_tables():
-    assert {path.stem for path in STUDIES.glob("*.yaml")} >= FIGURES | {"fielding_table3", "fielding_table6"}
+    dfca = {f"{table}_{name.lower().replace('-', '')}" for table, name in DFCA_TABLES}
+    assert {path.stem for path in STUDIES.glob("*.yaml")} >= FIGURES | TABLES | dfca
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_study_builds(path, monkeypatch):
     """All clients are measured in every variant, or there would be nothing to draw."""
-    study = read_study(path)
-    built = []
-    monkeypatch.setattr("flcluster.fit.instantiated", lambda plan: built.append(instantiated(plan)))
-    check(study, list(study.variants), [])
-    assert len(built) == len(study.variants)
+    plan = read_study(path)
+    built = build(plan, monkeypatch).values()
     assert {made.algorithm.measure for made in built} == {"all"}
     assert len({(made.algorithm.rounds, made.algorithm.participants, made.data.num_clients) for made in built}) == 1
-    assert study.figures and study.table
+    assert plan.figures and plan.table
+
+
+@pytest.mark.parametrize(("table", "dataset"), DFCA_TABLES)
+def test_dfcas_tables_have_every_method_that_is_printed(table, dataset, monkeypatch):
+    printed = [row for row in read_table(table) if row["dataset"] == dataset]
+    plan = read_study(STUDIES / f"{table}_{dataset.lower().replace('-', '')}.yaml")
+    built = build(plan, monkeypatch)
+    assert set(built) == {row["method"] for row in printed} and plan.paper == (table,)
+    assert {(made.data.name, str(made.data.num_clusters)) for made in built.values()} == {
+        (row["dataset"], row["k"]) for row in printed
+    }
+    assert {made.algorithm.local_epochs for made in built.values()} == {5}
+    graphs = {made.algorithm.topology for name, made in built.items() if name != "IFCA"}
+    assert len(graphs) == 1  # all methods without a server meet on one kind of graph
+    settings = {name: made.algorithm.initialisation for name, made in built.items() if name.startswith("DFCA")}
+    assert settings == {"DFCA-GI": "global", "DFCA-LI": "local"}
+
+
+def test_connectivity_is_what_the_variants_names_say(monkeypatch):
+    plan = read_study(STUDIES / "dfca_figure3c.yaml")
+    lines, levels = series(plan.common, plan.variants, plan.figures[0].x)
+    built = build(plan, monkeypatch)
+    assert list(levels) == ["IFCA"] and set(lines) == {"DFCA-GI", "DFCA-LI"}
+    for name, line in lines.items():
+        assert [p for p, _ in line] == [0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5]
+        made = [built[variant].algorithm for _, variant in line]
+        assert [algorithm.topology.p for algorithm in made] == [p for p, _ in line]
+        assert {algorithm.initialisation for algorithm in made} == {"global" if name == "DFCA-GI" else "local"}
+
+
+def test_dfca_and_its_baselines_run_on_digits(monkeypatch, capsys):
+    """From the command to the picture; in this process, and with as little training as shows something."""
+
+    def here(output, jobs):
+        return max(main(["fit", *arguments, "--run_dir", str(output / name)]) for name, arguments in jobs)
+
+    monkeypatch.setattr("flcluster.study.run_all", here)
+    little = {"algorithm.rounds": 2, "algorithm.local_epochs": 1, "data.num_clients": 12, "data.train_limit": 600}
+    quiet = dict.fromkeys(("engine.progress", "engine.pictures", "engine.table"), "false")
+    flags = [f"--{name}={value}" for name, value in (little | quiet).items()]
+    assert study([str(STUDIES / "dfca_digits.yaml"), "--output", "out", *flags]) == 0
+    written = {path.name for path in Path("out").glob("*") if path.is_file()}
+    assert written >= {"study.md", "study.csv", "over_rounds.png", "against_p.png"}
+    header, *lines = Path("out/study.csv").read_text().splitlines()
+    found = {tuple(line.split(",")[:3:2]): line.split(",")[3] for line in lines}
+    variants = read_study(STUDIES / "dfca_digits.yaml").variants
+    assert header == "variant,seed,metric,value"
+    assert all(0 < float(found[name, "client_acc"]) <= 1 for name in variants)
+    dense, sparse = (float(found[f"DFCA-GI p = {p}", "messages"]) for p in (0.3, 0.1))
+    assert dense > sparse > 0
+    assert "Purity" in capsys.readouterr().out

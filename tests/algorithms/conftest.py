@@ -143,6 +143,7 @@ def spied(monkeypatch):
         log, train = [], fed.train
 
         def recording(jobs, observe=None):
+            jobs = list(jobs)
             for job, trained in zip(jobs, train(jobs, observe), strict=True):
                 log.append((job, trained.row.clone()))
                 yield trained

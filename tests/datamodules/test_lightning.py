@@ -108,7 +108,10 @@ def test_the_command_line_knows_every_argument():
         parser.parse_args(["--data=RotatedFashionMNIST", "--data.num_classes=3"])  # fixed by the dataset
 
 
-@pytest.mark.parametrize("name", [name for name in datamodules.__all__ if name.startswith(("Rotated", "Digit"))])
+WITH_SAMPLES = [name for name in datamodules.__all__ if name.startswith(("Rotated", "Digit")) and name != "RotatedFEMNIST"]
+
+
+@pytest.mark.parametrize("name", WITH_SAMPLES)
 def test_every_argument_is_explained_in_help(name, capsys):
     parser = jsonargparse.ArgumentParser()
     parser.add_class_arguments(getattr(datamodules, name), "data")

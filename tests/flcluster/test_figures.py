@@ -168,5 +168,8 @@ def test_each_method_has_its_own_colour():
     assert len(set(drawing.COLOURS.values())) == len(drawing.COLOURS) == 8
     beside = [*drawing.DRIFT_COLOURS.values(), drawing.colour("FedAvg"), drawing.colour("IFCA")]
     assert len(set(beside)) == len(beside) == 10
+    gossip = [drawing.colour(name) for name in ("DFCA-GI", "DFCA-LI", "DFedAvgM", "FedSPD", "AsyncDFCA-GI")]
+    beside = [*gossip, drawing.colour("AsyncDFCA-LI"), drawing.colour("FedAvg"), drawing.colour("IFCA")]
+    assert len(set(beside)) == len(beside) == 8
     assert drawing.colour("FedSoftAsync") == drawing.colour("FedSoft-Async") == drawing.COLOURS["FedSoft-Async"]
     assert drawing.colour("Unheard") == drawing.colour("Unheard") in drawing.OTHERS

@@ -1,6 +1,7 @@
-"""The KL divergence between the true mixture and its estimate."""
+"""The KL divergence between the true mixture and its estimate, and the purity of assignments."""
 
 import math
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import entropy
 
-from flcluster.metrics import kl_divergence
+from flcluster.metrics import kl_divergence, matched_purity, matching
 
 EXAMPLES = settings(deadline=None, max_examples=50, database=None)
 
@@ -132,3 +133,58 @@ def test_inputs_are_left_alone_in_either_dtype(dtype, tolerance):
     check(divergence, 0.75 * math.log(1.5 * 1.0001) + 0.25 * math.log(2500 * 1.0001), tolerance)
     assert true.tolist() == [0.75, 0.25, 0.0]
     assert estimate.tolist() == [0.5, 0.0, 0.5]
+
+
+# -------------------------------------------------------------------------------------------------------------- purity
+
+
+@st.composite
+def assignments(draw):
+    """Labels and true clusters of some clients; -1 = unknown, not all indices in use."""
+    n = draw(st.integers(0, 12))
+    columns = [draw(st.lists(st.integers(-1, draw(st.integers(0, 4))), min_size=n, max_size=n)) for _ in range(2)]
+    return [np.array(column, dtype=np.int64) for column in columns]
+
+
+def best_agreement(labels, truth):
+    """Try every one-to-one renaming of five labels."""
+    known = [(a, b) for a, b in zip(labels.tolist(), truth.tolist(), strict=True) if a >= 0 and b >= 0]
+    return max(sum(names[a] == b for a, b in known) for names in permutations(range(5))), len(known)
+
+
+@EXAMPLES
+@given(assignments())
+def test_purity_is_the_best_of_all_renamings(pair):
+    agree, known = best_agreement(*pair)
+    assert matched_purity(*pair) == pytest.approx(agree / known if known else math.nan, nan_ok=True)
+
+
+@EXAMPLES
+@given(assignments())
+def test_matching_is_one_to_one_and_as_good_as_any(pair):
+    labels, truth = pair
+    names = matching(labels, truth)
+    known = (labels >= 0) & (truth >= 0)
+    assert len(set(names.values())) == len(names)
+    assert set(names) <= set(labels[known].tolist()) and set(names.values()) <= set(truth[known].tolist())
+    agree = sum(names.get(a) == b for a, b in zip(labels[known].tolist(), truth[known].tolist(), strict=True))
+    assert agree == best_agreement(labels, truth)[0]
+
+
+def test_purity_by_hand():
+    """Label 5 stands for cluster 0 (2 clients), 2 for 1 (1 client); the third label has no partner: 3 of 5."""
+    labels, truth = np.array([5, 5, 2, 5, 7, -1, 2]), np.array([0, 0, 1, 1, 0, 0, -1])
+    assert matched_purity(labels, truth) == pytest.approx(3 / 5)
+    assert matching(labels, truth) == {5: 0, 2: 1}
+
+
+def test_one_label_for_all_is_as_pure_as_the_largest_cluster():
+    """Unlike plain purity, no cluster counts twice: 4 labels on one cluster agree with the largest of them only."""
+    assert matched_purity(np.zeros(6, int), np.array([0, 0, 0, 1, 1, 2])) == pytest.approx(0.5)
+    assert matched_purity(np.array([0, 1, 2, 3, 3]), np.zeros(5, int)) == pytest.approx(0.4)
+
+
+def test_purity_of_nobody_is_unknown():
+    for labels, truth in (([], []), ([-1, -1], [0, 1]), ([0, 1], [-1, -1])):
+        assert math.isnan(matched_purity(np.array(labels, int), np.array(truth, int)))
+        assert matching(np.array(labels, int), np.array(truth, int)) == {}

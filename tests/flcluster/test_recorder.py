@@ -93,6 +93,7 @@ def test_every_column_of_clients_csv(recorder, tmp_path):
             staleness=9,
             status="accepted",
             fresh=True,
+            label=2,
             loss=1e-300,
             true=torch.tensor([0.5, 0.5]),
             estimate=torch.tensor([0.25, 0.75], dtype=torch.float64),
@@ -101,7 +102,7 @@ def test_every_column_of_clients_csv(recorder, tmp_path):
     )
     flushed(recorder)
     (row,) = read(tmp_path / "clients.csv")
-    head = "update,epoch,time,client,cycle,samples,staleness,status,fresh,acc_before,acc_after,loss,kl"
+    head = "update,epoch,time,client,cycle,samples,staleness,status,fresh,label,acc_before,acc_after,loss,kl"
     assert ",".join(row) == f"{head},true_0,true_1,est_0,est_1"
     found = {name: row[name] if name == "status" else float(row[name]) for name in row}
     kl = found.pop("kl")
@@ -116,6 +117,7 @@ def test_every_column_of_clients_csv(recorder, tmp_path):
         "staleness": 9,
         "status": "accepted",
         "fresh": 1,
+        "label": 2,
         "acc_before": 0.1,
         "acc_after": 2 / 3,
         "loss": 1e-300,

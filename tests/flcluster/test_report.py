@@ -150,6 +150,26 @@ def test_columns_that_no_run_has_are_left_out(tmp_path):
     assert "| Stream | 1 | Fielding | 1 | 0.610 | 0.400 | 7.0 |" in written[0].read_text()
 
 
+def test_a_gossip_method_stands_beside_its_paper_by_all_clients(tmp_path):
+    none = dict.fromkeys(("client_acc_before", "client_acc_before_std", "client_acc_after", "client_acc_after_std"))
+    none |= {"cluster_acc": None, "kl": None, "fresh_share": 0.0, "deprecated_share": 0.0}
+    here = {**none, "dataset": "EMNIST", "client_acc_std": 0.03}
+    write_run(tmp_path / "gi", "DFCA-GI", **here, client_acc=0.85, purity=0.98)
+    write_run(tmp_path / "avg", "DFedAvgM", **here, client_acc=0.71)
+    write_run(tmp_path / "async", "AsyncDFCA-GI", **here, client_acc=0.84, purity=1.0)
+    table = summary_table(load_runs([tmp_path]))
+    rows = [(row["Method"], row["All clients"], row["Purity"]) for row in cells(table)]
+    assert rows == [
+        ("DFCA-GI", "0.850 ±0.030", "0.980"),
+        (" DFCA paper", "0.856 ±0.0013", ""),
+        ("DFedAvgM", "0.710 ±0.030", ""),
+        (" DFCA paper", "0.735 ±0.0119", ""),
+        ("AsyncDFCA-GI", "0.840 ±0.030", "1.000"),
+    ]
+    assert [row.style for row in table.rows] == [None, "dim", None, "dim", None]
+    assert "DFCA paper: ± over 5 seeds" in table.caption
+
+
 def test_the_printed_table_says_whose_numbers_are_whose(tmp_path):
     console = Console(width=130, record=True, quiet=False, file=(tmp_path / "out").open("w"))
     console.print(summary_table([Run.load(write_run(tmp_path / "run", dataset="[odd]"))]))

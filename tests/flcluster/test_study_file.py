@@ -42,6 +42,13 @@ def test_a_study_is_read_as_written():
     assert (study.table, study.paper) == (("client_acc", "tta"), ("fielding_table6_m",))
 
 
+def test_a_figure_against_a_setting_is_named_by_both():
+    variants = {name: {"data": {"init_args": {"size": int(name[-1])}}} for name in ("A 1", "A 2")}
+    figures = [{"kind": "against", "x": "data.init_args.size", "y": y} for y in ("purity", ["client_acc", "purity"])]
+    study = read(variants={**variants, "B": {}}, target=None, table=[], figures=figures)
+    assert [figure.name for figure in study.figures] == ["purity_against_size", "client_acc_purity_against_size"]
+
+
 def test_bases_are_found_beside_the_file():
     Path("deep/studies").mkdir(parents=True)
     Path("deep/a.yaml").touch()
@@ -94,6 +101,17 @@ def test_a_target_sets_its_own_and_the_others():
         ({"figures": [{"kind": "lines", "of": ["Globul"]}]}, r"figures\[0\].of: there is no variant Globul"),
         ({"figures": [{"kind": "difference", "of": ["Global"]}]}, r"a difference needs of: \[A, B\]"),
         ({"figures": [{"kind": "bars", "y": ["a", "b"]}]}, r"kind bars takes one y, got a, b"),
+        ({"target": None, "table": [], "figures": [{"kind": "against", "y": "gain"}]}, r"gain need a target"),
+        ({"figures": [{"kind": "sizes"}, {"kind": "against"}]}, r"figures\[1\].x: no variant sets epoch; .*topology.p"),
+        (
+            {"figures": [{"kind": "against", "x": "algorithm.rounds"}]},
+            r"figures\[0\].x: no variant sets algorithm.rounds",
+        ),
+        (
+            {"figures": [{"kind": "against", "x": "algorithm"}]},
+            r"algorithm is 'Fielding' in variant 'FIELDING', not a num",
+        ),
+        ({"figures": [{"kind": "against", "by": "algorithm"}]}, r"figures\[0\] has an unknown key by"),
         ({"figures": [{"kind": "sizes"}, {"kind": "sizes"}]}, r"sizes would be written twice"),
         ({"paper": "table6"}, r"paper: there is no table table6; choose of .*fielding_table6_m"),
     ],

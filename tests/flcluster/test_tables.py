@@ -1,4 +1,4 @@
-"""Rows of the papers and of our runs, against numbers read in the CSVs or worked out by hand."""
+"""Rows of our runs and the papers' tables, against numbers worked out by hand."""
 
 import csv
 import math
@@ -19,32 +19,6 @@ def found(rows, *key):
     """The one row with this method, metric and source."""
     (row,) = [row for row in rows if (row.method, row.metric, row.source) == key]
     return row
-
-
-def test_a_papers_own_method_is_looked_up_in_its_own_table():
-    assert tables.paper_rows("FashionMNIST", 4, "CDFL") == [
-        Row("FashionMNIST", 4, "CDFL", "client_after", 0.800, 0.006, "CDFL paper"),
-        Row("FashionMNIST", 4, "CDFL", "cluster", 0.829, 0.005, "CDFL paper"),
-    ]
-    assert [(row.metric, row.mean, row.std, row.source) for row in tables.paper_rows("FashionMNIST", 4, "CCFL")] == [
-        ("client_before", 0.768, 0.020, "CCFL paper"),
-        ("client_after", 0.801, 0.006, "CCFL paper"),
-        ("cluster", 0.830, 0.005, "CCFL paper"),
-    ]
-
-
-def test_baselines_are_looked_up_in_both_tables_under_our_class_name():
-    rows = tables.paper_rows("FashionMNIST", 4, "FedSoftAsync")
-    assert rows == tables.paper_rows("FashionMNIST", 4, "FedSoft-Async")
-    assert found(rows, "FedSoft-Async", "client_after", "CDFL paper").mean == 0.786
-    assert found(rows, "FedSoft-Async", "client_after", "CCFL paper").mean == 0.785
-    local = tables.paper_rows("FashionMNIST", 4, "Local")
-    assert [(row.metric, row.mean, row.std) for row in local] == [("client", 0.694, 0.072), ("client", 0.693, 0.076)]
-
-
-@pytest.mark.parametrize("key", [("digits", 4, "CDFL"), ("FashionMNIST", 5, "CDFL"), ("FashionMNIST", 4, "IFCA")])
-def test_what_no_paper_prints_has_no_rows(key):
-    assert tables.paper_rows(*key) == []
 
 
 def test_every_shipped_table_prints_all_its_rows():
@@ -101,8 +75,10 @@ def test_overheads_are_per_update_and_relative_to_cdfl_before_ccfl():
 
 def test_order_is_dataset_then_number_of_clusters_then_method():
     runs = [summary("Zeta"), summary("IFCA"), summary("CDFL"), summary("Local", num_clusters=2), summary("Alpha")]
+    runs += [summary("FedSPD"), summary("DFCA-LI"), summary("DFCA-GI")]
     keys = list(tables.repeats(runs))
-    assert [(K, method) for _, K, method in keys] == [(2, "Local"), (4, "CDFL"), (4, "IFCA"), (4, "Alpha"), (4, "Zeta")]
+    assert [(K, method) for _, K, method in keys[:4]] == [(2, "Local"), (4, "CDFL"), (4, "IFCA"), (4, "DFCA-GI")]
+    assert [method for _, _, method in keys[4:]] == ["DFCA-LI", "FedSPD", "Alpha", "Zeta"]
 
 
 def test_runs_that_are_no_plain_repeats_are_pointed_out():
@@ -115,19 +91,6 @@ def test_runs_that_are_no_plain_repeats_are_pointed_out():
     assert "updates" not in said
 
 
-def test_markdown_puts_ours_and_the_papers_side_by_side():
-    groups = tables.repeats([summary(client_acc_after=0.8), summary(seed=1, client_acc_after=0.9), summary("Local")])
-    rows = tables.our_rows(groups) + [row for key in groups for row in tables.paper_rows(*key)]
-    header, _, cdfl, local = [line.strip("| ").split(" | ") for line in tables.markdown(groups, rows).splitlines()]
-    assert "Cluster (ours)" not in header  # nothing measured, no column
-    line = dict(zip(header, cdfl, strict=False))
-    assert line["Runs"] == "2"
-    assert line["Client after (ours)"] == "0.850 ±0.071"
-    assert line["Client after (CDFL paper)"] == "0.800 ±0.006"
-    assert line["Cluster (CDFL paper)"] == "0.829 ±0.005"
-    assert dict(zip(header, local, strict=False))["Client after (CCFL paper)"] == "0.693 ±0.076"
-
-
 def test_written_rows_have_the_schema_and_empty_cells_for_nan(tmp_path):
     tables.write_rows([Row("a,b", 2, "CDFL", "kl", 0.1, math.nan, "ours")], tmp_path / "rows.csv")
     header, row = csv.reader((tmp_path / "rows.csv").open())
@@ -135,6 +98,9 @@ def test_written_rows_have_the_schema_and_empty_cells_for_nan(tmp_path):
     assert row == ["a,b", "2", "CDFL", "kl", "0.1", "", "ours"]
 
 
-@pytest.mark.parametrize(("args", "text"), [((0.5,), "0.500"), ((0.5, 0.25, 1), "0.5 ±0.2"), ((math.nan, 1.0), "")])
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [((0.5,), "0.500"), ((0.5, 0.25, 1), "0.5 ±0.2"), ((0.937, 0.0007, 3, 1), "0.937 ±0.0007"), ((math.nan, 1.0), "")],
+)
 def test_plus_minus(args, text):
     assert tables.plus_minus(*args) == text

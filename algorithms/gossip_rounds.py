@@ -1,0 +1,116 @@
+"""What methods without a server share: who meets whom in a round, and models that live with the clients."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, diags_array
+from torch import Tensor
+
+from flcluster.averaging import counts
+from flcluster.bank import Table
+from flcluster.federation import Federation
+from flcluster.gossip import disagreement
+from flcluster.rounds import Cohort, Load, RoundAlgorithm
+from flcluster.topology import ErdosRenyi, Topology, edge_table
+from flcluster.worker import Job, Trained
+
+S = TypeVar("S", bound="GossipState")
+
+
+@dataclass(frozen=True, eq=False)
+class GossipState:
+    """What all methods without a server remember; the models are in a table."""
+
+    labels: Tensor
+    """The cluster whose model each client trained last, ``[N]``; −1: never."""
+    each: int = 1
+    """Models that each client keeps."""
+    messages: int = 0
+    """Models sent so far."""
+    isolated: int = 0
+    """Participants of the last round without a neighbour."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GossipRounds(RoundAlgorithm[S]):
+    """Rounds without a server: clients train, send their models to their neighbours and average what they receive."""
+
+    topology: Topology = field(default_factory=ErdosRenyi)
+    """Who is a neighbour of whom."""
+    initialisation: Literal["global", "local"] = "global"
+    """global: all clients begin with the same models (GI); local: each with random models of its own (LI)."""
+    overcommit: float = 1.0
+    """Clients asked per client needed where devices are simulated: there is no server to ask more."""
+
+    extra_names: ClassVar[tuple[str, ...]] = ("messages", "isolated", "disagreement")
+
+    def per_client(self, fed: Federation) -> int:
+        """Return how many models a client keeps."""
+        return 1
+
+    def models(self, fed: Federation) -> Table:
+        """Return all clients' models; client i's model of cluster j is row i · k + j."""
+        return fed.table("models", self.per_client(fed))
+
+    def fill(self, fed: Federation, first: Tensor) -> None:
+        """Give every client its first models: the k given ones, or random ones of its own."""
+        table, k = self.models(fed), len(first)
+        for client in range(fed.data.num_clients):
+            rows = first if self.initialisation == "global" else fed.init_rows(k, first=client * k)
+            for j in range(k):
+                table[client * k + j] = rows[j]
+            if self.initialisation == "local" and client % 50 == 49:
+                fed.note(f"first models of {client + 1} of {fed.data.num_clients} clients")
+
+    # a round ----------------------------------------------------------------------------------------------------
+
+    def available(self, t: int, fed: Federation) -> NDArray[np.int64]:
+        """Return the clients that hold data and have not dropped out of this round."""
+        clients = super().available(t, fed)
+        return clients[self.topology.online(fed.data.num_clients, t, fed.seed)[clients]]
+
+    def meet(self, t: int, fed: Federation, forwards: float = 0.0) -> tuple[Cohort, csr_array]:
+        """Draw this round's clients and return them with the links between them; others neither send nor average."""
+        links = self.topology.links(fed.data.num_clients, t, fed.seed)
+        degree = np.diff(links.indptr).astype(np.float64)
+        cohort = self.select(t, fed, Load(downloads=degree, uploads=degree, forwards=forwards))
+        return cohort, between(links, cohort.clients)
+
+    def train(self, jobs: Iterable[Job], places: Iterable[int], t: int, fed: Federation) -> list[Trained]:
+        """Train jobs and write the results that count into their rows of the table; return them without their rows."""
+        table, light = self.models(fed), []
+        for trained, place in zip(fed.train(jobs, self.before(fed, t)), places, strict=True):
+            usable = counts(trained)
+            if usable:
+                table[place] = trained.row
+            light.append(Trained(**{**vars(trained), "row": None, "seen": {**trained.seen, "usable": usable}}))
+        return light
+
+    def measures(self, state: S, t: int, fed: Federation) -> dict[str, float]:
+        """Say how far clients' copies of a model are apart, and what was sent."""
+        k = self.per_client(fed)
+        apart = disagreement(self.models(fed), fed.data.num_clients, k, fed.layout.num_parameters)
+        return {"messages": float(state.messages), "isolated": float(state.isolated), "disagreement": apart}
+
+    def files(self, position: int, fed: Federation) -> dict[str, str]:
+        """Leave the first and the last graph behind."""
+        rounds = [0] if self.topology.redraw is None or not self.topology.chance else sorted({0, max(position - 1, 0)})
+        return {"edges.csv": edge_table(self.topology, fed.data.num_clients, rounds, fed.seed)}
+
+
+def between(links: csr_array, clients: list[int]) -> csr_array:
+    """Return the links whose two ends both take part."""
+    takes_part = np.zeros(links.shape[0])
+    takes_part[clients] = 1
+    kept = csr_array(diags_array(takes_part) @ links @ diags_array(takes_part)).astype(np.int64)
+    kept.eliminate_zeros()
+    return kept
+
+
+def degrees(links: csr_array, clients: list[int]) -> list[int]:
+    """Return the number of neighbours of some clients."""
+    found: list[int] = np.diff(links.indptr)[clients].tolist()
+    return found

@@ -1,0 +1,189 @@
+"""Rows of models in host memory, or in a memory-mapped file that a killed process never leaves half-written."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from flcluster.errors import UserError
+
+Ints = NDArray[np.int64]
+
+
+class Table:
+    """``count`` rows of ``width`` floats in host memory. Rows never written read as zeros and take no memory."""
+
+    def __init__(self, count: int, width: int) -> None:
+        self.count, self.width = count, width
+        self.written = np.zeros(count, dtype=np.bool_)
+        self.held = torch.from_numpy(
+            np.zeros((count, width), dtype=np.float32)
+        )  # NumPy: pages come with the first write
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Tensor:
+        return self.held[index].clone()
+
+    def __setitem__(self, index: int, row: Tensor) -> None:
+        self.held[index] = row.detach()
+        self.written[index] = True
+
+    def __contains__(self, index: int) -> bool:
+        return bool(self.written[index])
+
+    def block(self, rows: Ints, columns: slice) -> Tensor:
+        """Return some columns of some rows that were written, ``[rows, columns]``."""
+        return self._store()[torch.from_numpy(self._places(rows)), columns]
+
+    def rewrite(self, rows: Ints, reads: Ints, change: Callable[[Tensor], Tensor], at_once: int) -> None:
+        """Replace ``rows`` by what ``change`` makes of the rows ``reads``, ``at_once`` columns at a time.
+
+        ``change`` sees the rows as they were before, and all of them must have been written.
+        """
+        source, old = self._store(), torch.from_numpy(self._places(reads))
+        new = torch.from_numpy(self._room(rows))
+        target = self._store()
+        for first in range(0, self.width, at_once):
+            columns = slice(first, min(first + at_once, self.width))
+            target[new, columns] = change(source[old, columns])
+
+    def _store(self) -> Tensor:
+        """Return all rows as one matrix."""
+        return self.held
+
+    def _places(self, rows: Ints) -> Ints:
+        """Return where rows lie in the matrix."""
+        return rows
+
+    def _room(self, rows: Ints) -> Ints:
+        """Return where new values of rows may be written."""
+        self.written[rows] = True
+        return rows
+
+    def save(self) -> dict[str, Any]:
+        """Return what a checkpoint must hold."""
+        index = torch.from_numpy(np.flatnonzero(self.written))
+        return {"rows": {"index": index, "data": self.held if len(index) == self.count else self.held[index]}}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Take the rows of a checkpoint."""
+        index = saved["rows"]["index"]
+        self.held[index] = saved["rows"]["data"]
+        self.written[index.numpy()] = True
+
+    def committed(self) -> None:
+        """Learn that the last ``save`` is safely on disk."""
+
+    def next_step(self) -> None:
+        """Learn that every rank has finished the step before."""
+
+
+class FileTable(Table):
+    """The same in a file. A changed row goes to a free slot; its old slot is free again only after the next checkpoint.
+
+    So the file always holds every row of the last checkpoint, and a killed process never mixes two moments. All ranks
+    share the file and write the same bytes to the same slots, hence each reads its own writes without waiting; but a
+    rank that is behind within a step may still need the row another has just replaced, so in a ``shared`` file every
+    write goes to a free slot and what it replaced is free from the next step on.
+    """
+
+    def __init__(self, path: Path, count: int, width: int, shared: bool = False) -> None:
+        self.count, self.width = count, width
+        self.path, self.shared = path, shared
+        self.replaced: list[int] = []  # slots to be free from the next step on
+        self.slot: dict[int, int] = {}
+        self.fresh: set[int] = set()  # rows written since the last checkpoint: their slot may be overwritten
+        self.free: list[int] = []
+        self.old: list[int] = []  # slots the last checkpoint still needs
+        self.freed: list[int] = []  # slots only the checkpoint before the one being written needs
+        self.slots = 0
+        self.map: np.memmap[Any, np.dtype[np.float32]] | None = None
+
+    def __contains__(self, index: int) -> bool:
+        return index in self.slot
+
+    def __getitem__(self, index: int) -> Tensor:
+        if index not in self.slot:
+            return torch.zeros(self.width)
+        assert self.map is not None
+        return torch.from_numpy(np.array(self.map[self.slot[index]]))
+
+    def __setitem__(self, index: int, row: Tensor) -> None:
+        self._move(index)
+        assert self.map is not None
+        self.map[self.slot[index]] = row.detach().cpu().numpy()
+
+    def _move(self, index: int) -> None:
+        """Give a row a slot that may be written to."""
+        if index not in self.fresh or self.shared:
+            if index in self.slot:
+                (self.replaced if index in self.fresh else self.old).append(self.slot[index])
+            self.slot[index] = self._take()
+            self.fresh.add(index)
+
+    def _store(self) -> Tensor:
+        assert self.map is not None
+        return torch.from_numpy(self.map)
+
+    def _places(self, rows: Ints) -> Ints:
+        return np.array([self.slot[index] for index in rows.tolist()], dtype=np.int64)
+
+    def _room(self, rows: Ints) -> Ints:
+        for index in rows.tolist():
+            self._move(index)
+        return self._places(rows)
+
+    def _take(self) -> int:
+        if not self.free:
+            self._grow(max(16, self.slots // 2))
+        return self.free.pop()
+
+    def _grow(self, more: int) -> None:
+        self.free = list(range(self.slots + more - 1, self.slots - 1, -1))
+        self.slots += more
+        self._open()
+
+    def _open(self) -> None:
+        bytes_needed = self.slots * self.width * 4
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path, "ab") as file:  # growing only: another rank may have grown it already
+            if file.tell() < bytes_needed:
+                os.truncate(self.path, bytes_needed)
+        self.map = np.memmap(self.path, dtype=np.float32, mode="r+", shape=(self.slots, self.width))
+
+    def save(self) -> dict[str, Any]:
+        """Return which slot holds which row; the rows themselves are in the file."""
+        if self.map is not None:
+            self.map.flush()
+        self.freed, self.old, self.fresh = self.freed + self.old, [], set()
+        return {"slot": dict(self.slot), "slots": self.slots}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go back to the rows of a checkpoint."""
+        self.slot = {int(i): int(s) for i, s in saved["slot"].items()}
+        self.slots, self.fresh = int(saved["slots"]), set()
+        self.old, self.freed, self.replaced = [], [], []
+        needed = self.slots * self.width * 4
+        if self.slots and (not self.path.exists() or self.path.stat().st_size < needed):
+            raise UserError(f"{self.path} is missing or cut short; the checkpoint needs it. Put it back or start anew.")
+        used = set(self.slot.values())
+        self.free = [s for s in range(self.slots - 1, -1, -1) if s not in used]
+        if self.slots:
+            self._open()
+
+    def next_step(self) -> None:
+        """Free what was replaced in the step before."""
+        self.free += self.replaced
+        self.replaced = []
+
+    def committed(self) -> None:
+        """Free what only the previous checkpoint needed."""
+        self.free += self.freed
+        self.freed = []
