@@ -3,7 +3,7 @@
 python3 dev.py quickstart    install, then CDFL and Local on embedded data: a table and pictures
 python3 dev.py test          install, then lint, type check and tests
 python3 dev.py slow          install, then the tests that take minutes
-python3 dev.py bench         install, then the engine against a plain PyTorch loop, and FIELDING's coordinator
+python3 dev.py bench         install, then the engine against plain PyTorch, FIELDING's coordinator and DFCA's rounds
 """
 
 import hashlib
@@ -25,7 +25,11 @@ JOBS: dict[str, list[list[str]]] = {
         ["python", "-m", "pytest", "-n", "2", "--dist", "worksteal"],
     ],
     "slow": [["python", "-m", "pytest", "-m", "slow"]],
-    "bench": [["python", "benchmarks/overhead.py"], ["python", "benchmarks/coordinator.py", "--part", "small"]],
+    "bench": [
+        ["python", "benchmarks/overhead.py"],
+        ["python", "benchmarks/coordinator.py", "--part", "small"],
+        ["python", "benchmarks/gossip.py"],
+    ],
 }
 
 

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from flcluster.algorithm import at_least
-from flcluster.bank import Table
 from flcluster.errors import UserError
 from flcluster.federation import Federation
 from flcluster.gossip import running_average
@@ -19,6 +18,7 @@ from flcluster.worker import Trained
 
 from .dfca import DFCA
 from .gossip_rounds import GossipState
+from .mail import Mail, Message
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,11 +87,12 @@ class AsyncDFCA(DFCA):
         """Return how long a client's training takes."""
         if self.devices is None:
             return float(np.exp(rng(fed.seed, "duration", client, cycle).normal(0.0, self.spread)))
-        degree = len(self._neighbours(t, fed)[client])
+        degree = len(self.neighbours(t, fed)[client])
         load = Load(downloads=degree, uploads=degree, forwards=self.per_client(fed))
         return float(self.durations(np.array([client]), t, fed, load)[0])
 
-    def _neighbours(self, t: int, fed: Federation) -> list[list[int]]:
+    def neighbours(self, t: int, fed: Federation) -> list[list[int]]:
+        """Return each client's neighbours."""
         found: list[list[int]] = [[] for _ in range(fed.data.num_clients)]
         for a, b in self.topology.edges(fed.data.num_clients, t, fed.seed).tolist():
             found[a].append(b)
@@ -100,11 +101,29 @@ class AsyncDFCA(DFCA):
 
     def step(self, state: AsyncState, t: int, fed: Federation) -> tuple[AsyncState, Round]:  # type: ignore[override]
         """Go on until as many trainings have ended as a round has participants."""
-        begun = _Walk(self, state, t, fed)
-        return begun.run()
+        endings, ends = self._endings(state, t, fed)
+        walk = _Walk(self, state, t, fed)
+        for at, ending in enumerate(endings):
+            walk.on(ending, endings[at:])
+        clock = endings[-1].time if endings else state.clock
+        after = replace(
+            state,
+            labels=walk.labels,
+            cycles=walk.cycles,
+            ends=ends,
+            clock=clock,
+            mail=walk.mail.save(),
+            messages=state.messages + sum(walk.uploads),
+            lost=state.lost + walk.lost,
+            isolated=sum(not walk.neighbours[client] for client in {ending.client for ending in walk.ended}),
+        )
+        return after, walk.told(clock - state.clock)
 
-    def endings(self, state: AsyncState, t: int, fed: Federation) -> tuple[list[_Ending], Tensor]:
-        """Return the trainings that end in this round, in order, and when everyone's next one ends."""
+    def _endings(self, state: AsyncState, t: int, fed: Federation) -> tuple[list[_Ending], Tensor]:
+        """Return the trainings that end in this round, in order, and when everyone's next one ends.
+
+        Times do not depend on models, so the whole round is known before anything is trained.
+        """
         ends, cycles = state.ends.clone(), state.cycles.tolist()
         queue = [(end, client) for client, end in enumerate(ends.tolist()) if end < np.inf]
         heapq.heapify(queue)
@@ -124,61 +143,36 @@ class AsyncDFCA(DFCA):
 
 
 class _Walk:
-    """One round: along the trainings that end in it, in virtual-time order."""
+    """A round in virtual-time order: what has happened so far."""
 
     def __init__(self, method: AsyncDFCA, state: AsyncState, t: int, fed: Federation) -> None:
-        self.method, self.state, self.t, self.fed = method, state, t, fed
-        self.table, self.k = method.models(fed), method.per_client(fed)
-        self.neighbours = method._neighbours(t, fed)
-        self.mail: list[list[float]] = state.mail.tolist()
-        self.labels = state.labels.clone()
-        self.cycles = state.cycles.clone()
-        self.sent = self.lost = 0
-        self.ages: list[float] = []
+        self.method, self.t, self.fed = method, t, fed
+        self.table, self.k, self.neighbours = method.models(fed), method.per_client(fed), method.neighbours(t, fed)
+        self.mail = Mail(fed, state.mail)
+        self.labels, self.cycles, self.lost = state.labels.clone(), state.cycles.clone(), 0
         self.trained: dict[tuple[int, int], Trained] = {}
+        self.ended: list[_Ending] = []
+        self.used: list[int] = []
+        self.uploads: list[int] = []
+        self.downloads: list[int] = []
+        self.ages: list[float] = []
 
-    def run(self) -> tuple[AsyncState, Round]:
-        """Train what is next, send, take in, begin again."""
-        endings, ends = self.method.endings(self.state, self.t, self.fed)
-        done: list[_Ending] = []
-        uploads, downloads, labels = [], [], []
-        for at, ending in enumerate(endings):
-            if ending.online and (ending.client, ending.cycle) not in self.trained:
-                self._train([e for e in endings[at:] if e.online and e.cycle == int(self.cycles[e.client])])
-            self.cycles[ending.client] += 1
-            if ending.online:
-                done.append(ending)
-                labels.append(int(self.labels[ending.client]))
-                uploads.append(self._send(ending))
-            downloads.append(self._take_in(ending))
-        state = replace(
-            self.state,
-            labels=self.labels,
-            cycles=self.cycles,
-            ends=ends,
-            clock=endings[-1].time if endings else self.state.clock,
-            mail=torch.tensor(self.mail, dtype=torch.float64).reshape(-1, 5),
-            messages=self.state.messages + self.sent,
-            lost=self.state.lost + self.lost,
-            isolated=sum(not self.neighbours[client] for client in {e.client for e in done}),
-        )
-        heard = [n for n, ending in zip(downloads, endings, strict=True) if ending.online]
-        return state, self._told(state, done, labels, uploads, heard)
-
-    def _told(
-        self, state: AsyncState, done: list[_Ending], labels: list[int], uploads: list[int], heard: list[int]
-    ) -> Round:
-        trained = [self.trained[ending.client, ending.cycle] for ending in done]
-        return Round(
-            trained,
-            row_of=lambda i: self.table[done[i].client * self.k + labels[i]],
-            labels=labels,
-            upload_models=uploads,
-            download_models=heard,
-            forwards_of=lambda i: self.k * trained[i].size,
-            seconds=state.clock - self.state.clock,
-            extra={"message_age": float(np.mean(self.ages))} if self.ages else {},
-        )
+    def on(self, ending: _Ending, coming: list[_Ending]) -> None:
+        """End one training: send its model, take in what has arrived, begin again."""
+        if ending.online and (ending.client, ending.cycle) not in self.trained:
+            begun = [e for e in coming if e.online and e.cycle == int(self.cycles[e.client])]
+            self._train([e for e in begun if (e.client, e.cycle) not in self.trained])
+        self.cycles[ending.client] += 1
+        arrived = self.mail.take(ending.client, ending.time)
+        if ending.online:
+            self.ended.append(ending)
+            self.used.append(int(self.labels[ending.client]))
+            self.uploads.append(self._send(ending))
+            self.downloads.append(self._take_in(ending, arrived))
+        else:
+            self.lost += len(arrived)
+        for message in arrived:
+            self.mail.drop(message)
 
     def _train(self, endings: list[_Ending]) -> None:
         """Assign and train all clients that have begun and will end in this round: nothing can change their input."""
@@ -196,42 +190,39 @@ class _Walk:
     def _send(self, ending: _Ending) -> int:
         """Put a client's trained model on its way to every neighbour; return how many were sent."""
         receivers = self.neighbours[ending.client]
-        if not receivers or not self.trained[ending.client, ending.cycle].seen["usable"]:
+        if not self.trained[ending.client, ending.cycle].seen["usable"]:
             return 0
         draw = rng(self.fed.seed, "messages", ending.client, ending.cycle)
-        delays = (
-            draw.exponential(self.method.latency, len(receivers)) if self.method.latency else [0.0] * len(receivers)
-        )
+        delays = draw.exponential(size=len(receivers)) * self.method.latency
         arrives = draw.random(len(receivers)) >= self.method.topology.link_failure
-        cluster, slot = int(self.labels[ending.client]), self._free_slot()
-        self._slot(slot)[slot % len(self.neighbours)] = self.table[ending.client * self.k + cluster]
-        for receiver, delay, ok in zip(receivers, delays, arrives, strict=True):
-            if ok:
-                self.mail.append([ending.time + float(delay), receiver, cluster, slot, ending.time])
-        self.sent += len(receivers)
-        self.lost += int((~arrives).sum())
+        cluster = int(self.labels[ending.client])
+        model = self.table[ending.client * self.k + cluster]
+        arrivals = {r: ending.time + float(d) for r, d, ok in zip(receivers, delays, arrives, strict=True) if ok}
+        self.mail.send(model, cluster, ending.time, arrivals)
+        self.lost += len(receivers) - len(arrivals)
         return len(receivers)
 
-    def _take_in(self, ending: _Ending) -> int:
-        """Average what has arrived at a client, in order of arrival; one that is offline loses it. Return how many."""
-        mine = sorted(m for m in self.mail if m[1] == ending.client and m[0] <= ending.time)
-        self.mail = [m for m in self.mail if m[1] != ending.client or m[0] > ending.time]
-        if not ending.online:
-            self.lost += len(mine)
-            return 0
-        heard = dict.fromkeys(range(self.k), 0)
-        for _, _, cluster, slot, sent in mine:
-            place = ending.client * self.k + int(cluster)
-            heard[int(cluster)] += 1
-            message = self._slot(int(slot))[int(slot) % len(self.neighbours)]
-            self.table[place] = running_average(self.table[place], message, heard[int(cluster)])
-            self.ages.append(ending.time - sent)
-        return len(mine)
+    def _take_in(self, ending: _Ending, arrived: list[Message]) -> int:
+        """Average what has arrived, each model's messages in order of arrival (Eq. 8); return how many there were."""
+        for cluster in sorted({message.cluster for message in arrived}):
+            place = ending.client * self.k + cluster
+            own = self.table[place]
+            for r, message in enumerate((m for m in arrived if m.cluster == cluster), start=1):
+                running_average(own, self.mail.model(message), r)
+            self.table[place] = own
+        self.ages += [ending.time - message.sent for message in arrived]
+        return len(arrived)
 
-    def _slot(self, slot: int) -> Table:
-        """Return the table that holds a message; there are as many tables of N rows as are needed."""
-        return self.fed.table(f"messages{slot // len(self.neighbours)}")
-
-    def _free_slot(self) -> int:
-        used = {int(m[3]) for m in self.mail}
-        return next(slot for slot in range(len(used) + 1) if slot not in used)
+    def told(self, seconds: float) -> Round:
+        """Say what the round did."""
+        trained = [self.trained[ending.client, ending.cycle] for ending in self.ended]
+        return Round(
+            trained,
+            row_of=lambda i: self.table[self.ended[i].client * self.k + self.used[i]],
+            labels=self.used,
+            upload_models=self.uploads,
+            download_models=self.downloads,
+            forwards_of=lambda i: self.k * trained[i].size,
+            seconds=seconds,
+            extra={"message_age": float(np.mean(self.ages))} if self.ages else {},
+        )

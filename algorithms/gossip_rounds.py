@@ -57,13 +57,18 @@ class GossipRounds(RoundAlgorithm[S]):
 
     def fill(self, fed: Federation, first: Tensor) -> None:
         """Give every client its first models: the k given ones, or random ones of its own."""
-        table, k = self.models(fed), len(first)
-        for client in range(fed.data.num_clients):
+        table, k, N = self.models(fed), len(first), fed.data.num_clients
+        alone = N - len(np.unique(self.topology.edges(N, 0, fed.seed)))  # also: refuse a graph that cannot be
+        if alone:
+            fed.note(
+                f"{alone} of {N} clients have no neighbour (algorithm.topology.connected=true draws another graph)"
+            )
+        for client in range(N):
             rows = first if self.initialisation == "global" else fed.init_rows(k, first=client * k)
             for j in range(k):
                 table[client * k + j] = rows[j]
             if self.initialisation == "local" and client % 50 == 49:
-                fed.note(f"first models of {client + 1} of {fed.data.num_clients} clients")
+                fed.note(f"first models of {client + 1} of {N} clients")
 
     # a round ----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from lightning.fabric import Fabric
@@ -38,7 +38,7 @@ class Noise:
 class Timed(DFCA):
     """DFCA that remembers how long its parts took."""
 
-    seconds: dict[str, float] = {}
+    seconds: ClassVar[dict[str, float]] = {}
 
     def assign(self, *given: Any) -> list[int]:
         """Time the assignment."""

@@ -33,8 +33,19 @@ def test_the_representation_of_ones_own_is_a_short_file_and_runs(monkeypatch):
     assert len([line for line in example.splitlines() if line.strip()]) <= 10
     Path("labels_seen.py").write_text(example)
     monkeypatch.syspath_prepend(str(Path.cwd()))
-    (command,) = re.findall(r"PYTHONPATH=\. flcluster (.*)", README)
-    command = command.replace("configs/", f"{root}/configs/")
+    command = re.findall(r"PYTHONPATH=\. flcluster (.*)", README)[0].replace("configs/", f"{root}/configs/")
     assert main([*command.split(), "--algorithm.rounds", "11", "--run_dir", "run"]) == 0
     summary = json.loads(Path("run/summary.json").read_text())
     assert summary["report_bytes"] == 4 * 10 * 40 * 2  # ten labels, 40 clients, at the start and at round 10
+
+
+def test_the_topology_of_ones_own_is_a_short_file_and_runs(monkeypatch):
+    example, root = python_examples()[2], Path(__file__).parents[1]
+    assert len([line for line in example.splitlines() if line.strip()]) <= 10
+    Path("star.py").write_text(example)
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    command = re.findall(r"PYTHONPATH=\. flcluster (.*)", README)[1].replace("configs/", f"{root}/configs/")
+    assert main([*command.split(), "--algorithm.rounds", "1", "--run_dir", "run"]) == 0
+    clients = json.loads(Path("run/summary.json").read_text())["num_clients"]
+    links = Path("run/edges.csv").read_text().splitlines()[1:]
+    assert links == [f"0,0,{client}" for client in range(1, clients)]
