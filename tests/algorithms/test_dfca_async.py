@@ -95,11 +95,11 @@ def trained_rows(log):
 
 
 def test_two_clients_by_hand(script, federate, spied):
-    """Both train for one unit, and messages take no time: they arrive just when the other ends, and wait for its next end.
+    """Both train for one unit and messages take no time: they arrive when the other ends and wait for its next end.
 
-    Both end with a0 and b0 and have no mail. Then 0, which began from a0, ends with a1 and takes in b0: (a1 + b0)/2, and
-    1 ends with b1 and takes in a0: neither number is ahead. After that each takes in the other's second model alone: a
-    mean of two and not of three, since the first was counted in the round before.
+    Both end with a0 and b0 and have no mail. Then 0, which began from a0, ends with a1 and takes in b0: (a1 + b0)/2,
+    and 1 ends with b1 and takes in a0: neither number is ahead. After that each takes in the other's second model
+    alone: a mean of two and not of three, since the first was counted in the round before.
     """
     fed = federate(people(script, 2))
     algorithm = AsyncDFCA(**COMMON, num_clusters=1, spread=0.0, latency=0.0, topology=Complete())
