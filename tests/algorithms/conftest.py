@@ -1,11 +1,16 @@
 """Federations whose data are written down in the test: who holds which labels, of which concept, from which round."""
 
+import json
+import math
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from lightning.fabric import Fabric
 
 from flcluster.bank import Bank
+from flcluster.cli import main
 from flcluster.data import FederatedDataModule, Shard, View
 from flcluster.devices import Devices, Profile
 from flcluster.federation import Federation
@@ -168,3 +173,34 @@ class Given(Devices):
 def given_devices():
     """Make devices of given milliseconds per sample and kilobits per second."""
     return Given
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    """Let the training of some clients end in NaN."""
+
+    def breaks(fed, *clients):
+        train = fed.worker.train
+
+        def failing(job):
+            trained = train(job)
+            if job.client in clients:
+                trained.row = torch.full_like(trained.row, math.nan)
+            return trained
+
+        monkeypatch.setattr(fed.worker, "train", failing)
+
+    return breaks
+
+
+@pytest.fixture
+def tiny_run():
+    """Run the command on a few digits with SGD, or go on with a run (``new=False``), and return the summary."""
+
+    def run(folder, *flags, new=True):
+        tiny = str(Path(__file__).parents[1] / "tiny.yaml")
+        first = ["--config", tiny, "--model.optimizer", "sgd", "--model.lr", "0.1", "--data.redraw", "false"]
+        assert main(["fit", *(first if new else []), "--run_dir", folder, *flags]) == 0
+        return json.loads(Path(folder, "summary.json").read_text())
+
+    return run

@@ -1,8 +1,6 @@
 """DFCA: whole rounds replayed in NumPy (assignment by loss, Eq. 7 over the graph), beginnings, runs on digits."""
 
 import csv
-import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from flcluster.algorithms import DFCA, IFCA
-from flcluster.cli import main
 from flcluster.errors import UserError
 from flcluster.loops import make_loop
 from flcluster.topology import Complete, EdgeList, ErdosRenyi, Ring
@@ -269,24 +266,11 @@ def test_a_client_without_data_has_no_part(script, federate, spied):
 # ------------------------------------------------------------------------------------------------- training that failed
 
 
-def broken(fed, monkeypatch, *clients):
-    """Some clients' training ends in NaN."""
-    train = fed.worker.train
-
-    def failing(job):
-        trained = train(job)
-        if job.client in clients:
-            trained.row = torch.full_like(trained.row, math.nan)
-        return trained
-
-    monkeypatch.setattr(fed.worker, "train", failing)
-
-
 @pytest.mark.parametrize("aggregation", ["batch", "sequential"])
-def test_a_failed_training_is_not_sent(aggregation, script, federate, spied, monkeypatch, tmp_path):
+def test_a_failed_training_is_not_sent(aggregation, script, federate, spied, broken, tmp_path):
     """Its client goes on with the model it had, and takes in what its neighbours sent."""
     fed = federate(people(script))
-    broken(fed, monkeypatch, 1, 6)
+    broken(fed, 1, 6)
     topology, adjacency = graph(tmp_path, 9, 0.6, 7)
     algorithm = DFCA(**COMMON, num_clusters=2, topology=topology, aggregation=aggregation)
     state = algorithm.init(fed)
@@ -622,15 +606,6 @@ def test_the_graph_is_left_behind_and_can_be_read_back(script, federate, tmp_pat
 
 # ------------------------------------------------------------------------------------------------------ runs on digits
 
-TINY = str(Path(__file__).parents[1] / "tiny.yaml")
-SGD = ["--model.optimizer", "sgd", "--model.lr", "0.1", "--data.main_share", "[1.0,1.0]", "--data.redraw", "false"]
-
-
-def run(folder, *flags, config=TINY):
-    argv = ["fit", *(["--config", config, *SGD] if config else []), "--run_dir", folder, *flags]
-    assert main(argv) == 0
-    return json.loads(Path(folder, "summary.json").read_text())
-
 
 def column(folder, name):
     with open(Path(folder, "metrics.csv")) as file:
@@ -650,13 +625,13 @@ GRAPH = ["--algorithm.topology", "ErdosRenyi", "--algorithm.topology.p", "0.6", 
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_runs_on_digits_learn(method):
+def test_runs_on_digits_learn(method, tiny_run):
     """From a tenth of guessing to most digits right, and the two rotations find their models."""
     flags = [*METHODS[method], "--algorithm.local_epochs", "3", "--algorithm.batch_size", "10"]
     flags += ["--algorithm.measure", "all", "--algorithm.rounds", "8", "--algorithm.ifca_style", "true"]
     flags += [] if method == "ifca" else ["--algorithm.topology", "Complete"]
     data = ["--data.num_clients", "8", "--data.samples", "[60,80]", "--seed_everything", "1"]
-    summary = run("a", *flags, *data)
+    summary = tiny_run("a", "--data.main_share", "[1.0,1.0]", *flags, *data)
     accuracies = column("a", "client_acc")
     assert accuracies[0] < 0.3
     assert accuracies[-1] > 0.75
@@ -669,7 +644,7 @@ def test_runs_on_digits_learn(method):
 
 
 @pytest.mark.parametrize(("method", "memory"), [("gi", "0"), ("li", "1"), ("ifca", "1")])
-def test_runs_resume_bit_for_bit(method, memory):
+def test_runs_resume_bit_for_bit(method, memory, tiny_run):
     """In memory and in files, with a graph that changes, links that fail, clients that drop out and some that rest."""
     flags = [*METHODS[method], "--algorithm.local_epochs", "1", "--algorithm.batch_size", "16"]
     flags += ["--algorithm.rounds", "7", "--algorithm.participation", "0.7", "--engine.memory_gb", memory]
@@ -677,8 +652,8 @@ def test_runs_resume_bit_for_bit(method, memory):
         flags += ["--algorithm.min_share", "0"]
     else:
         flags += [*GRAPH, "--algorithm.topology.link_failure", "0.2", "--algorithm.topology.node_dropout", "0.2"]
-    run("whole", *flags)
-    run("cut", *flags, "--engine.max_updates", "3")
-    run("cut", "--ckpt_path", "last", "--engine.max_updates", "null", config=None)
+    tiny_run("whole", "--data.main_share", "[1.0,1.0]", *flags)
+    tiny_run("cut", "--data.main_share", "[1.0,1.0]", *flags, "--engine.max_updates", "3")
+    tiny_run("cut", "--ckpt_path", "last", "--engine.max_updates", "null", new=False)
     assert kept("cut") == kept("whole")
     assert Path("cut/bank/models.rows").exists() == (memory == "0" and method != "ifca")

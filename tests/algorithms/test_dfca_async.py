@@ -1,8 +1,6 @@
 """DFCA without a barrier: small cases by hand, event by event against a plain simulation, and what is never lost."""
 
 import csv
-import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +9,6 @@ import torch
 
 from flcluster.algorithms import DFCA, AsyncDFCA
 from flcluster.checkpoint import load_checkpoint, save_checkpoint
-from flcluster.cli import main
 from flcluster.errors import UserError
 from flcluster.loops import make_loop
 from flcluster.topology import Complete, EdgeList, Ring
@@ -385,18 +382,10 @@ def test_nobody_is_ever_online(script, federate, spied):
     assert np.array_equal(rows_of(algorithm, fed), before)
 
 
-def test_a_failed_training_is_not_sent(script, federate, monkeypatch):
+def test_a_failed_training_is_not_sent(script, federate, broken):
     """Its client keeps the model it had, and no NaN reaches anybody."""
     fed = federate(people(script, 4))
-    train = fed.worker.train
-
-    def failing(job):
-        trained = train(job)
-        if job.client == 1:
-            trained.row = torch.full_like(trained.row, math.nan)
-        return trained
-
-    monkeypatch.setattr(fed.worker, "train", failing)
+    broken(fed, 1)
     algorithm = AsyncDFCA(**COMMON, num_clusters=1, spread=0.0, latency=SOON, topology=Complete(link_failure=0.0))
     state = algorithm.init(fed)
     start = rows_of(algorithm, fed)[1]
@@ -522,20 +511,11 @@ def test_everyone_is_served_the_best_of_its_own_models(script, federate):
 
 # ------------------------------------------------------------------------------------------------------ runs on digits
 
-TINY = str(Path(__file__).parents[1] / "tiny.yaml")
-SGD = ["--model.optimizer", "sgd", "--model.lr", "0.1", "--data.main_share", "[1.0,1.0]", "--data.redraw", "false"]
 
-
-def run(folder, *flags, config=TINY):
-    argv = ["fit", *(["--config", config, *SGD] if config else []), "--run_dir", folder, *flags]
-    assert main(argv) == 0
-    return json.loads(Path(folder, "summary.json").read_text())
-
-
-def test_a_run_on_digits_learns():
+def test_a_run_on_digits_learns(tiny_run):
     flags = ["--algorithm", "AsyncDFCA", "--algorithm.local_epochs", "3", "--algorithm.batch_size", "10"]
     flags += ["--algorithm.measure", "all", "--algorithm.rounds", "9", "--algorithm.topology", "Complete"]
-    run("a", *flags, "--data.samples", "[60,80]")
+    tiny_run("a", "--data.main_share", "[1.0,1.0]", *flags, "--data.samples", "[60,80]")
     with open("a/metrics.csv") as file:
         accuracies = [float(row["client_acc"]) for row in csv.DictReader(file)]
     assert accuracies[0] < 0.3
@@ -543,13 +523,13 @@ def test_a_run_on_digits_learns():
 
 
 @pytest.mark.parametrize("memory", ["1", "0"])
-def test_a_run_resumes_bit_for_bit(memory):
+def test_a_run_resumes_bit_for_bit(memory, tiny_run):
     flags = ["--algorithm", "AsyncDFCA", "--algorithm.local_epochs", "1", "--algorithm.batch_size", "16"]
     flags += ["--algorithm.rounds", "6", "--algorithm.latency", "0.7", "--engine.memory_gb", memory]
     flags += ["--algorithm.topology", "Complete", "--algorithm.topology.link_failure", "0.2"]
     flags += ["--algorithm.topology.node_dropout", "0.2"]
-    run("whole", *flags)
-    run("cut", *flags, "--engine.max_updates", "3")
-    run("cut", "--ckpt_path", "last", "--engine.max_updates", "null", config=None)
+    tiny_run("whole", "--data.main_share", "[1.0,1.0]", *flags)
+    tiny_run("cut", "--data.main_share", "[1.0,1.0]", *flags, "--engine.max_updates", "3")
+    tiny_run("cut", "--ckpt_path", "last", "--engine.max_updates", "null", new=False)
     for name in ("metrics.csv", "clients.csv"):
         assert Path("cut", name).read_text() == Path("whole", name).read_text()

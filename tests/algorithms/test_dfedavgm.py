@@ -1,8 +1,6 @@
 """DFedAvgM: heavy-ball steps by hand, Metropolis averages of what was trained, and runs on digits."""
 
 import csv
-import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +9,6 @@ import torch
 from torch.nn import functional as F
 
 from flcluster.algorithms import DFedAvgM
-from flcluster.cli import main
 from flcluster.errors import UserError
 from flcluster.loops import make_loop
 from flcluster.modules import MLP
@@ -220,18 +217,10 @@ def test_failed_links_and_clients_that_drop_out(script, federate, spied):
         np.testing.assert_allclose(rows_of(algorithm, fed), metropolis(links) @ half, rtol=0, atol=1e-6)
 
 
-def test_a_failed_training_spreads_no_further(script, federate, monkeypatch):
+def test_a_failed_training_spreads_no_further(script, federate, broken):
     """Its client goes on with a finite model, nobody gets a NaN, and nothing is counted as sent by it."""
     fed = federate(people(script))
-    train = fed.worker.train
-
-    def failing(job):
-        trained = train(job)
-        if job.client == 3:
-            trained.row = torch.full_like(trained.row, math.nan)
-        return trained
-
-    monkeypatch.setattr(fed.worker, "train", failing)
+    broken(fed, 3)
     algorithm = DFedAvgM(local_epochs=1, batch_size=8, topology=Complete())
     state, done = algorithm.step(algorithm.init(fed), 0, fed)
     rows = rows_of(algorithm, fed)
@@ -276,32 +265,34 @@ def test_bytes_go_to_every_neighbour(script, federate, tmp_path):
 
 # ------------------------------------------------------------------------------------------------------ runs on digits
 
-TINY = str(Path(__file__).parents[1] / "tiny.yaml")
-SGD = ["--model.optimizer", "sgd", "--model.lr", "0.02", "--data.main_share", "[1.0,1.0]", "--data.redraw", "false"]
 
-
-def run(folder, *flags, config=TINY):
-    argv = ["fit", *(["--config", config, *SGD] if config else []), "--run_dir", folder, *flags]
-    assert main(argv) == 0
-    return json.loads(Path(folder, "summary.json").read_text())
-
-
-def test_a_run_on_digits_learns():
+def test_a_run_on_digits_learns(tiny_run):
     flags = ["--algorithm", "DFedAvgM", "--algorithm.local_epochs", "3", "--algorithm.batch_size", "10"]
     flags += ["--algorithm.measure", "all", "--algorithm.rounds", "8", "--algorithm.topology", "Ring"]
-    run("a", *flags, "--data.num_clusters", "1", "--data.samples", "[60,80]")
+    tiny_run(
+        "a",
+        "--data.main_share",
+        "[1.0,1.0]",
+        "--model.lr",
+        "0.02",
+        *flags,
+        "--data.num_clusters",
+        "1",
+        "--data.samples",
+        "[60,80]",
+    )
     with open("a/metrics.csv") as file:
         accuracies = [float(row["client_acc"]) for row in csv.DictReader(file)]
     assert accuracies[0] < 0.3
     assert accuracies[-1] > 0.75
 
 
-def test_a_run_resumes_bit_for_bit():
+def test_a_run_resumes_bit_for_bit(tiny_run):
     flags = ["--algorithm", "DFedAvgM", "--algorithm.local_epochs", "1", "--algorithm.batch_size", "16"]
     flags += ["--algorithm.rounds", "6", "--algorithm.participation", "0.7", "--engine.memory_gb", "0"]
     flags += ["--algorithm.topology", "Complete", "--algorithm.topology.link_failure", "0.3"]
-    run("whole", *flags)
-    run("cut", *flags, "--engine.max_updates", "2")
-    run("cut", "--ckpt_path", "last", "--engine.max_updates", "null", config=None)
+    tiny_run("whole", "--data.main_share", "[1.0,1.0]", "--model.lr", "0.02", *flags)
+    tiny_run("cut", "--data.main_share", "[1.0,1.0]", "--model.lr", "0.02", *flags, "--engine.max_updates", "2")
+    tiny_run("cut", "--ckpt_path", "last", "--engine.max_updates", "null", new=False)
     for name in ("metrics.csv", "clients.csv"):
         assert Path("cut", name).read_text() == Path("whole", name).read_text()

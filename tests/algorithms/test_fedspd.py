@@ -2,8 +2,6 @@
 
 import csv
 import itertools
-import json
-import math
 from collections import Counter
 from pathlib import Path
 
@@ -274,17 +272,9 @@ def test_borrowed_samples_are_drawn():
     assert len(masks) > 10
 
 
-def test_a_failed_training_spreads_no_further(script, federate, spied, monkeypatch):
+def test_a_failed_training_spreads_no_further(script, federate, spied, broken):
     fed = federate(people(script))
-    train = fed.worker.train
-
-    def failing(job):
-        trained = train(job)
-        if job.client == 3:
-            trained.row = torch.full_like(trained.row, math.nan)
-        return trained
-
-    monkeypatch.setattr(fed.worker, "train", failing)
+    broken(fed, 3)
     algorithm = FedSPD(**COMMON, num_clusters=2, topology=Complete(), rounds=10)
     state = algorithm.init(fed)
     scatter(algorithm, fed)
@@ -488,41 +478,32 @@ def test_wrong_settings_name_their_key(wrong):
 
 # ------------------------------------------------------------------------------------------------------ runs on digits
 
-TINY = str(Path(__file__).parents[1] / "tiny.yaml")
-SGD = ["--model.optimizer", "sgd", "--model.lr", "0.1", "--data.redraw", "false"]
 
-
-def run(folder, *flags, config=TINY):
-    argv = ["fit", *(["--config", config, *SGD] if config else []), "--run_dir", folder, *flags]
-    assert main(argv) == 0
-    return json.loads(Path(folder, "summary.json").read_text())
-
-
-def test_a_run_on_digits_learns():
+def test_a_run_on_digits_learns(tiny_run):
     flags = ["--algorithm", "FedSPD", "--algorithm.local_epochs", "3", "--algorithm.batch_size", "10"]
     flags += ["--algorithm.measure", "all", "--algorithm.rounds", "8", "--algorithm.topology", "Complete"]
-    run("a", *flags, "--data.samples", "[60,80]")
+    tiny_run("a", *flags, "--data.samples", "[60,80]")
     with open("a/metrics.csv") as file:
         accuracies = [float(row["client_acc"]) for row in csv.DictReader(file)]
     assert accuracies[0] < 0.3
     assert accuracies[-1] > 0.6
 
 
-def test_a_clients_own_model_can_be_exported():
-    run("a", "--algorithm", "FedSPD", "--algorithm.rounds", "1", "--algorithm.local_epochs", "1")
+def test_a_clients_own_model_can_be_exported(tiny_run):
+    tiny_run("a", "--algorithm", "FedSPD", "--algorithm.rounds", "1", "--algorithm.local_epochs", "1")
     assert main(["export", "a", "--client", "2", "--output", "own.ckpt"]) == 0
     assert Path("own.ckpt").exists()
 
 
-def test_a_run_resumes_bit_for_bit():
+def test_a_run_resumes_bit_for_bit(tiny_run):
     """Some clients rest, links fail, numbers are aligned; stopped before the personal models are made."""
     flags = ["--algorithm", "FedSPD", "--algorithm.local_epochs", "1", "--algorithm.batch_size", "16"]
     flags += ["--algorithm.rounds", "5", "--algorithm.participation", "0.8", "--engine.memory_gb", "0"]
     flags += ["--algorithm.align_every", "2", "--algorithm.measure", "all"]
     flags += ["--algorithm.topology", "Complete", "--algorithm.topology.link_failure", "0.3"]
-    run("whole", *flags)
-    run("cut", *flags, "--engine.max_updates", "3")
-    run("cut", "--ckpt_path", "last", "--engine.max_updates", "null", config=None)
+    tiny_run("whole", *flags)
+    tiny_run("cut", *flags, "--engine.max_updates", "3")
+    tiny_run("cut", "--ckpt_path", "last", "--engine.max_updates", "null", new=False)
     for name in ("metrics.csv", "clients.csv"):
         assert Path("cut", name).read_text() == Path("whole", name).read_text()
 
