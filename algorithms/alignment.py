@@ -7,11 +7,13 @@ from scipy.optimize import linear_sum_assignment
 from flcluster.bank import Table
 
 
-def align(table: Table, clients: int, k: int) -> None:
+def align(table: Table, clients: int, k: int) -> list[list[int]]:
     """Renumber each client's k models so that they agree with the clients before it, by cosine similarity.
 
-    The reference is the running mean of the models seen so far, beginning with client 0's.
+    The reference is the running mean of the models seen so far, beginning with client 0's. Returns for each client
+    which of its old models stands at each number now.
     """
+    orders = [list(range(k))]
     reference = torch.stack([table[j] for j in range(k)])
     for client in range(1, clients):
         rows = torch.stack([table[client * k + j] for j in range(k)])
@@ -20,6 +22,8 @@ def align(table: Table, clients: int, k: int) -> None:
             if which != j:
                 table[client * k + j] = rows[which]
         reference.lerp_(rows[order], 1 / (client + 1))
+        orders.append(order)
+    return orders
 
 
 def best_order(reference: torch.Tensor, rows: torch.Tensor) -> list[int]:

@@ -2,7 +2,7 @@
 
 import heapq
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -51,13 +51,15 @@ class _Ending:
 class AsyncDFCA(DFCA):
     """DFCA in virtual time: there are no rounds to wait for, a "round" is as many trainings as there are participants.
 
-    A client assigns, trains, sends the trained model to its neighbours, takes in the messages that have arrived since
-    it began (a message that arrives during training waits for the end of it; the counter of the running average begins
-    anew with each training), and begins again. Without ``devices`` the times are log-normal around 1. Here
-    ``topology.link_failure`` loses single messages and ``topology.node_dropout`` takes a client offline for the length
-    of one training: it neither trains nor sends, and what arrives is lost.
+    A client assigns, trains, sends the trained model to its neighbours, takes in what has arrived since it began, and
+    begins again. A message that arrives during training waits for its end (one that arrives at that very moment for the
+    end of the next), and the counter of the running average begins anew with each training. Without ``devices`` the
+    times are log-normal around 1. Here ``topology.link_failure`` loses single messages, and ``topology.node_dropout``
+    takes a client offline for the length of one training: it neither trains nor sends, and what arrives is lost.
     """
 
+    aggregation: Literal["sequential"] = "sequential"
+    """Nobody waits for a batch: messages are averaged in the order in which they arrive."""
     spread: float = 0.5
     """Standard deviation of the logarithm of a training's time, where no devices are simulated."""
     latency: float = 0.1
@@ -70,8 +72,6 @@ class AsyncDFCA(DFCA):
         super().__post_init__()
         at_least("spread", self.spread, 0)
         at_least("latency", self.latency, 0)
-        if self.aggregation == "batch":
-            object.__setattr__(self, "aggregation", "sequential")  # nobody waits for a batch
 
     def init(self, fed: Federation) -> AsyncState:
         """Give every client its models; all begin at once."""
@@ -79,22 +79,23 @@ class AsyncDFCA(DFCA):
         held = fed.data.sizes(0) > 0
         if self.devices is not None and getattr(self.devices.profile(N, fed.seed), "availability", None) is not None:
             raise UserError("AsyncDFCA does not know when devices are online: use topology.node_dropout instead")
-        ends = [self._lasts(client, 0, 0, fed) if held[client] else np.inf for client in range(N)]
+        degree = [len(neighbours) for neighbours in self.neighbours(0, fed)]
+        ends = [self._lasts(m, 0, 0, degree[m], fed) if held[m] else np.inf for m in range(N)]
         times = torch.tensor(ends, dtype=torch.float64)
         return AsyncState(plain.labels, each=plain.each, ends=times, cycles=torch.zeros(N, dtype=torch.int64))
 
-    def _lasts(self, client: int, cycle: int, t: int, fed: Federation) -> float:
+    def _lasts(self, client: int, cycle: int, t: int, degree: int, fed: Federation) -> float:
         """Return how long a client's training takes."""
         if self.devices is None:
             return float(np.exp(rng(fed.seed, "duration", client, cycle).normal(0.0, self.spread)))
-        degree = len(self.neighbours(t, fed)[client])
         load = Load(downloads=degree, uploads=degree, forwards=self.per_client(fed))
         return float(self.durations(np.array([client]), t, fed, load)[0])
 
     def neighbours(self, t: int, fed: Federation) -> list[list[int]]:
-        """Return each client's neighbours."""
+        """Return each client's neighbours; clients without data are nobody's."""
         found: list[list[int]] = [[] for _ in range(fed.data.num_clients)]
-        for a, b in self.topology.edges(fed.data.num_clients, t, fed.seed).tolist():
+        edges, held = self.topology.edges(fed.data.num_clients, t, fed.seed), fed.data.sizes(t) > 0
+        for a, b in edges[held[edges].all(1)].tolist():
             found[a].append(b)
             found[b].append(a)
         return found
@@ -125,6 +126,11 @@ class AsyncDFCA(DFCA):
         Times do not depend on models, so the whole round is known before anything is trained.
         """
         ends, cycles = state.ends.clone(), state.cycles.tolist()
+        degree = [len(neighbours) for neighbours in self.neighbours(t, fed)]
+        for client in np.flatnonzero(
+            np.isinf(ends.numpy()) & (fed.data.sizes(t) > 0)
+        ).tolist():  # it got its first data
+            ends[client] = state.clock + self._lasts(client, cycles[client], t, degree[client], fed)
         queue = [(end, client) for client, end in enumerate(ends.tolist()) if end < np.inf]
         heapq.heapify(queue)
         found = []
@@ -133,7 +139,7 @@ class AsyncDFCA(DFCA):
             off = rng(fed.seed, "offline", client, cycles[client]).random() < self.topology.node_dropout
             found.append(_Ending(time, client, cycles[client], not off))
             cycles[client] += 1
-            ends[client] = time + self._lasts(client, cycles[client], t, fed)
+            ends[client] = time + self._lasts(client, cycles[client], t, degree[client], fed)
             heapq.heappush(queue, (float(ends[client]), client))
         return found, ends
 

@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 
 from flcluster.errors import UserError
 from flcluster.federation import Federation
@@ -45,17 +44,16 @@ class DFedAvgM(GossipRounds[GossipState]):
         jobs = (replace(self.job(m, table[m], t, fed), momentum=self.momentum) for m in clients)
         trained = self.train(jobs, clients, t, fed)
         usable = [m for m, result in zip(clients, trained, strict=True) if result.seen["usable"]]
-        links = between(links, usable)
-        mix_rows(table, metropolis(csr_array(links)))
+        used = between(links, usable)
+        mix_rows(table, metropolis(used))
         now = state.labels.clone()
         now[clients] = 0
-        neighbours = degrees(links, clients)
-        sent = sum(neighbours)
-        return replace(state, labels=now, messages=state.messages + sent, isolated=neighbours.count(0)), Round(
+        sent, isolated = degrees(used, clients), degrees(links, clients).count(0)
+        return replace(state, labels=now, messages=state.messages + sum(sent), isolated=isolated), Round(
             trained,
             row_of=lambda i: table[clients[i]],
-            upload_models=neighbours,
-            download_models=neighbours,
+            upload_models=sent,
+            download_models=sent,
             seconds=cohort.seconds,
             lost=cohort.lost,
         )

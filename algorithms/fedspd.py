@@ -5,16 +5,18 @@ the cluster it trains from its own shares. The published alignment of cluster in
 looks like a slip: here it is maximised.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from torch import Tensor
 
 from flcluster.algorithm import at_least
+from flcluster.averaging import counts
 from flcluster.choosing import number_of_models
 from flcluster.data import View
 from flcluster.errors import UserError
@@ -79,8 +81,9 @@ class FedSPD(GossipRounds[SoftState]):
 
     def step(self, state: SoftState, t: int, fed: Federation) -> tuple[SoftState, Round]:
         """Divide the samples, train, average, and now and then align."""
-        table, k = self.models(fed), self.per_client(fed)
-        cohort, links = self.meet(t, fed, forwards=k)
+        table, k, last = self.models(fed), self.per_client(fed), t + 1 == self.rounds
+        more = self.tune_epochs / self.local_epochs if last else 0.0
+        cohort, links = self.meet(t, fed, forwards=k if t else 0, trainings=1 + more)
         plan = list(self._plan(cohort.clients, t, fed))
         places = [client * k + s for client, s, _ in plan]
         jobs = (
@@ -92,43 +95,56 @@ class FedSPD(GossipRounds[SoftState]):
         for (client, s, _), result in zip(plan, trained, strict=True):
             sent[client, s] = result.seen["usable"]
         mix_rows(table, neighbour_means(links, sent, receive=sent))
+        named = [s for _, s, _ in plan]
         if self.align_every and (t + 1) % self.align_every == 0:
-            align(table, fed.data.num_clients, k)
-        last = t + 1 == self.rounds
+            orders = align(table, fed.data.num_clients, k)
+            named = [orders[client].index(s) for client, s, _ in plan]
         if last:
             self._personalise(t, fed)
         now = state.labels.clone()
-        for client, s, _ in plan:
-            now[client] = s
-        neighbours = dict(zip(cohort.clients, degrees(links, cohort.clients), strict=True))
-        uploads = [neighbours[c] * int(r.seen["usable"]) for (c, _, _), r in zip(plan, trained, strict=True)]
-        heard = links @ sent.astype(np.int64)
+        for (client, _, _), label in zip(plan, named, strict=True):
+            now[client] = label
+        uploads, downloads = self._traffic(plan, sent, links, t)
         state = replace(state, labels=now, tuned=last, messages=state.messages + sum(uploads))
-        return replace(state, isolated=list(neighbours.values()).count(0)), Round(
+        return replace(state, isolated=degrees(links, cohort.clients).count(0)), Round(
             trained,
             row_of=lambda i: self._own(state, plan[i][0], t, fed),
-            labels=[s for _, s, _ in plan],
+            labels=named,
             upload_models=uploads,
-            download_models=[int(heard[client, s]) for client, s, _ in plan],
-            forwards_of=lambda i: k * fed.data.size(plan[i][0], t),
+            download_models=downloads,
+            forwards_of=lambda i: self._besides(plan[i][0], t, last, fed),
             seconds=cohort.seconds,
             lost=cohort.lost,
         )
 
+    def _traffic(
+        self, plan: Sequence[tuple[int, int, View]], sent: NDArray[np.bool_], links: csr_array, t: int
+    ) -> tuple[list[int], list[int]]:
+        """Return the models that go out and come in with each training: a client hears all that its neighbours send."""
+        degree, heard = np.diff(links.indptr), links @ sent.astype(np.int64)
+        uploads = [int(degree[client] * sent[client, s]) for client, s, _ in plan]
+        return uploads, [int(heard[client].sum() if t else heard[client, s]) for client, s, _ in plan]
+
+    def _besides(self, client: int, t: int, last: bool, fed: Federation) -> int:
+        """Return the passes that go with a training: the division of the samples, and at the end the own model's."""
+        size, k = fed.data.size(client, t), self.per_client(fed)
+        tuning = k * size + 3 * self.tune_epochs * size if last else 0
+        return tuning if t == 0 else k * size + tuning
+
     def _plan(self, clients: list[int], t: int, fed: Federation) -> Iterator[tuple[int, int, View]]:
         """Yield what is trained: client, cluster and the client's samples of that cluster."""
         k = self.per_client(fed)
-        for client, division in zip(clients, self._divisions(clients, t, fed), strict=True):
-            draw = rng(fed.seed, "cluster", client, t)
+        divisions = self._divisions(clients, t, fed) if t else [np.empty(0, dtype=np.int64)] * len(clients)
+        for client, division in zip(clients, divisions, strict=True):
+            draw, view = rng(fed.seed, "cluster", client, t), fed.data.shard(client, t).train
             if t == 0:
-                division = draw.choice(k, size=len(division), p=draw.dirichlet(np.ones(k)))
+                division = draw.choice(k, size=len(view), p=draw.dirichlet(np.ones(k)))
             shares = np.bincount(division, minlength=k) / len(division)
-            view = fed.data.shard(client, t).train
             for s in range(k) if t == 0 else [int(draw.choice(k, p=shares))]:
                 yield client, s, view.where(torch.from_numpy(borrowed(division, s, self.min_samples, draw)))
 
     def _divisions(self, clients: list[int], t: int, fed: Federation) -> list[NDArray[np.int64]]:
-        """Return the cluster of every training sample of some clients: the model with the smallest loss."""
+        """Return the cluster of every training sample of some clients: the model with the smallest loss, never NaN."""
         table, k = self.models(fed), self.per_client(fed)
         views = [fed.data.shard(client, t).train for client in clients]
         owners = fed.ranks.balance([len(view) for view in views])
@@ -136,7 +152,8 @@ class FedSPD(GossipRounds[SoftState]):
         for i, view in enumerate(views):
             if owners[i] == fed.ranks.rank:
                 rows = (table[clients[i] * k + j].to(fed.device) for j in range(k))
-                mine[i] = torch.stack([fed.worker.per_sample(row, view)[0] for row in rows]).argmin(0).cpu().numpy()
+                losses = torch.stack([fed.worker.per_sample(row, view)[0] for row in rows]).nan_to_num(nan=torch.inf)
+                mine[i] = losses.argmin(0).cpu().numpy()
         return fed.ranks.collect(mine, len(views))
 
     # personalised models ----------------------------------------------------------------------------------------
@@ -162,7 +179,8 @@ class FedSPD(GossipRounds[SoftState]):
         )
         factor = self.tune_lr * self.lr_decay**t
         for done in fed.train(replace(job, purpose="tune", lr_factor=factor) for job in jobs):
-            table[done.client] = done.row
+            if counts(done):
+                table[done.client] = done.row
 
     def _own(self, state: SoftState, client: int, t: int, fed: Federation) -> Tensor:
         """Return a client's own model as it is now."""
@@ -181,6 +199,12 @@ class FedSPD(GossipRounds[SoftState]):
         if state.tuned:
             return Served(fed.table("personal"), labels, own)
         return Served(_Mixtures(len(labels), lambda client: self._mixed(client, divisions[client], fed)), labels, own)
+
+    def own_row(self, state: SoftState, client: int) -> tuple[str, int]:
+        """Return where a client's own model lies, once it is made."""
+        if not state.tuned:
+            raise UserError("FedSPD makes the clients' own models in the last round: let the run finish first")
+        return "personal", client
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,7 +43,7 @@ class GossipRounds(RoundAlgorithm[S]):
     initialisation: Literal["global", "local"] = "global"
     """global: all clients begin with the same models (GI); local: each with random models of its own (LI)."""
     overcommit: float = 1.0
-    """Clients asked per client needed where devices are simulated: there is no server to ask more."""
+    """Clients asked per client needed where devices are simulated. 1: nobody asks for more than it needs."""
 
     extra_names: ClassVar[tuple[str, ...]] = ("messages", "isolated", "disagreement")
 
@@ -77,11 +77,14 @@ class GossipRounds(RoundAlgorithm[S]):
         clients = super().available(t, fed)
         return clients[self.topology.online(fed.data.num_clients, t, fed.seed)[clients]]
 
-    def meet(self, t: int, fed: Federation, forwards: float = 0.0) -> tuple[Cohort, csr_array]:
-        """Draw this round's clients and return them with the links between them; others neither send nor average."""
-        links = self.topology.links(fed.data.num_clients, t, fed.seed)
-        degree = np.diff(links.indptr).astype(np.float64)
-        cohort = self.select(t, fed, Load(downloads=degree, uploads=degree, forwards=forwards))
+    def meet(self, t: int, fed: Federation, **work: float) -> tuple[Cohort, csr_array]:
+        """Draw this round's clients and return them with the links between them; others neither send nor average.
+
+        ``work`` is a client's load besides its messages and one training.
+        """
+        links, asked = self.topology.links(fed.data.num_clients, t, fed.seed), self.drawn(t, fed)
+        degree = np.diff(between(links, asked.tolist()).indptr).astype(np.float64)
+        cohort = self.race(asked, self.wanted(fed), t, fed, Load(downloads=degree, uploads=degree, **work))
         return cohort, between(links, cohort.clients)
 
     def train(self, jobs: Iterable[Job], places: Iterable[int], t: int, fed: Federation) -> list[Trained]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from flcluster.averaging import weighted_sums
@@ -14,9 +15,11 @@ from flcluster.rounds import Load, Round, RoundAlgorithm, Served
 
 @dataclass(frozen=True, eq=False)
 class ModelsState:
-    """The server's models ``[K, P]``."""
+    """The server's models ``[K, P]`` and what clients chose last."""
 
     models: Tensor
+    labels: Tensor
+    """The model each client trained last, ``[N]``; −1: never."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +49,8 @@ class IFCA(RoundAlgorithm[ModelsState]):
     def init(self, fed: Federation) -> ModelsState:
         """k independent random models."""
         k = number_of_models(self.num_clusters, fed)
-        return ModelsState(first_models(fed, k, self.min_share, lambda: self.select(0, fed).clients))
+        models = first_models(fed, k, self.min_share, lambda: self.select(0, fed).clients)
+        return ModelsState(models, torch.full((fed.data.num_clients,), -1))
 
     def clusters(self, state: ModelsState) -> Tensor | None:
         """The k models, where all clients are not measured anyway."""
@@ -60,7 +64,9 @@ class IFCA(RoundAlgorithm[ModelsState]):
         labels = chosen(fed, lambda i: state.models, views)
         jobs = [self.job(m, state.models[label], t, fed) for m, label in zip(cohort.clients, labels, strict=True)]
         models, trained = weighted_sums(fed.train(jobs, self.before(fed, t)), labels, state.models, lambda result: 1.0)
-        return replace(state, models=models), Round(
+        now = state.labels.clone()
+        now[cohort.clients] = torch.tensor(labels, dtype=now.dtype)
+        return replace(state, models=models, labels=now), Round(
             trained,
             row_of=lambda i: models[labels[i]],
             labels=labels,

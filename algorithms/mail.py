@@ -49,10 +49,10 @@ class Mail:
             self._put(Message(arrival, receiver, cluster, slot, sent))
 
     def take(self, receiver: int, now: float) -> list[Message]:
-        """Take out what has arrived at a client by now, in order of arrival."""
+        """Take out what has arrived at a client before now, in order of arrival."""
         here = self.waiting[receiver]
-        self.waiting[receiver] = [message for message in here if message.arrival > now]
-        return sorted(message for message in here if message.arrival <= now)
+        self.waiting[receiver] = [message for message in here if message.arrival >= now]
+        return sorted(message for message in here if message.arrival < now)
 
     def model(self, message: Message) -> Tensor:
         """Return the model that a message carries."""

@@ -55,9 +55,13 @@ def attracted(fed: Federation, models: Tensor, views: Sequence[View]) -> NDArray
 
 def first_models(fed: Federation, k: int, min_share: float, clients: Callable[[], Sequence[int]]) -> Tensor:
     """Draw k random models, again and again until each attracts at least ``min_share`` of the first clients."""
-    if min_share == 0:
+    if min_share * k > 1:
+        raise UserError(
+            f"algorithm.min_share is {min_share}: {k} models cannot attract more than 1/{k} of clients each"
+        )
+    views = [fed.data.shard(client).train for client in clients()] if min_share else []
+    if not views:
         return fed.init_rows(k)
-    views = [fed.data.shard(client).train for client in clients()]
     for attempt in range(TRIES):
         rows = fed.init_rows(k, first=attempt * k)
         shares = attracted(fed, rows, views)
@@ -70,11 +74,11 @@ def first_models(fed: Federation, k: int, min_share: float, clients: Callable[[]
 
 
 def check_choice(num_clusters: int | None, min_share: float) -> None:
-    """Refuse a number of models or a share that cannot be."""
+    """Refuse a number of models or a share that cannot be, whatever the data."""
     if num_clusters is not None:
         at_least("num_clusters", num_clusters, 1)
     if not 0 <= min_share <= 1 / (num_clusters or 1):
-        raise UserError(f"algorithm.min_share is {min_share}: k models cannot attract more than 1/k of clients each")
+        raise UserError(f"algorithm.min_share must be from 0 to 1/k, got {min_share}")
 
 
 def number_of_models(num_clusters: int | None, fed: Federation) -> int:

@@ -118,8 +118,13 @@ class Plan:
     @property
     def text(self) -> str:
         """The resolved configuration as YAML; reading it back gives the same run."""
-        out: str = self.parser.dump(self.settings)
-        return out
+        return dumped(self.parser, self.settings)
+
+
+def dumped(parser: ArgumentParser, settings: Namespace) -> str:
+    """Return settings as YAML, with every null: where the default is something else, null says something."""
+    text: str = parser.dump(settings, skip_unset=False)
+    return text
 
 
 def plan_fit(argv: list[str]) -> Plan:
@@ -134,7 +139,7 @@ def plan_fit(argv: list[str]) -> Plan:
     settings = parser.parse_args(argv)
     if checkpoint is not None:
         assert run_dir is not None
-        _refuse_changes(yaml.safe_load(parser.dump(settings)), _config_of(run_dir))
+        _refuse_changes(yaml.safe_load(dumped(parser, settings)), _config_of(run_dir))
     else:
         run_dir = _free_directory(settings, argv)
     return Plan(parser, settings, run_dir, checkpoint)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from flcluster.bank import Table
 
-CACHED = 2**21
+CACHED = 2**20
 """Numbers of a block of columns that is mixed at a time: about what a processor's cache holds."""
 
 
@@ -90,7 +90,7 @@ def average_in_turn(table: Table, messages: Sequence[tuple[int, int]]) -> None:
             running_average(out[target], block[message], heard[target])
         return out
 
-    table.rewrite(rows, reads, averaged, max(16 * CACHED // len(reads), 64))
+    table.rewrite(rows, reads, averaged, max(32 * CACHED // len(reads), 64))
 
 
 def disagreement(table: Table, clients: int, k: int, numbers: int) -> float:

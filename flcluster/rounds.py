@@ -155,9 +155,13 @@ class RoundAlgorithm(Algorithm[S]):
 
     def select(self, t: int, fed: Federation, load: Load | None = None) -> Cohort:
         """Draw this round's clients uniformly without replacement."""
-        pool, wanted = self.available(t, fed), self.wanted(fed)
-        asked = rng(fed.seed, "select", t).choice(pool, size=min(self.asked(wanted), len(pool)), replace=False)
-        return self.race(asked, wanted, t, fed, load)
+        return self.race(self.drawn(t, fed), self.wanted(fed), t, fed, load)
+
+    def drawn(self, t: int, fed: Federation) -> NDArray[np.int64]:
+        """Draw the clients that are asked."""
+        pool = self.available(t, fed)
+        size = min(self.asked(self.wanted(fed)), len(pool))
+        return rng(fed.seed, "select", t).choice(pool, size=size, replace=False)
 
     def asked(self, wanted: int) -> int:
         """Return how many clients to ask so that enough are done in time."""

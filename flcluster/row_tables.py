@@ -142,7 +142,7 @@ class FileTable(Table):
 
     def _take(self) -> int:
         if not self.free:
-            self._grow(max(16, self.slots // 2))
+            self._grow(max(16, self.slots // 8))
         return self.free.pop()
 
     def _grow(self, more: int) -> None:

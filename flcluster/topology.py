@@ -171,7 +171,7 @@ class Complete(Topology):
 class EdgeList(Topology):
     """The links of a file, read once: another run's edges.csv or a list of your own."""
 
-    path: str
+    path: str = ""
     """Pairs of clients (from 0), one a line with blanks, a comma or a tab between them; or a CSV file with the columns
     source and target. Of a file with the column round, the earliest round is taken. ``#`` starts a comment."""
     chance: ClassVar[bool] = False
@@ -180,6 +180,8 @@ class EdgeList(Topology):
         """Read the file."""
         import networkx as nx
 
+        if not self.path:
+            refuse("path", "a file of links", "none")
         try:
             graphs = read_graphs(Path(self.path), n)
         except UserError as error:

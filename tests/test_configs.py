@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flcluster.config import plan_fit
+from flcluster.config import flat, plan_fit
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 PAPER = list(csv.DictReader((files("flcluster.papers") / "ccfl_table2_hyperparams.csv").read_text().splitlines()))
@@ -37,6 +37,20 @@ def test_every_config_builds(path):
     plan = plan_fit(["--config", str(path)])
     made = plan.parser.instantiate(plan.settings)
     assert made.model.hparams["num_classes"] == made.data.num_classes
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda p: p.name)
+def test_what_a_run_writes_down_reads_back_the_same(path):
+    """Also a null whose default is something else: or the printed command to go on would start from other settings."""
+    make_manifest(path)
+    plan = plan_fit(["--config", str(path)])
+    Path("config.yaml").write_text(plan.text)
+    again = plan_fit(["--config", "config.yaml"])
+    assert again.text == plan.text
+    said, kept = flat(yaml.safe_load(path.read_text())), flat(yaml.safe_load(plan.text))
+    assert {key: kept.get(key, "absent") for key, value in said.items() if value is None} == {
+        key: None for key, value in said.items() if value is None
+    }
 
 
 @pytest.mark.parametrize("row", PAPER, ids=lambda r: f"{r['dataset']}-{r['K']}")

@@ -108,7 +108,9 @@ def test_the_command_line_knows_every_argument():
         parser.parse_args(["--data=RotatedFashionMNIST", "--data.num_classes=3"])  # fixed by the dataset
 
 
-WITH_SAMPLES = [name for name in datamodules.__all__ if name.startswith(("Rotated", "Digit")) and name != "RotatedFEMNIST"]
+WITH_SAMPLES = [
+    name for name in datamodules.__all__ if name.startswith(("Rotated", "Digit")) and name != "RotatedFEMNIST"
+]
 
 
 @pytest.mark.parametrize("name", WITH_SAMPLES)

@@ -206,7 +206,8 @@ def test_export_cluster_and_client(capsys):
     flat = torch.cat([p.flatten() for p in cluster.parameters()])
     assert torch.equal(flat, content["loop"]["state"]["clusters"][1])
     flat = torch.cat([p.flatten() for p in client.parameters()])
-    assert torch.equal(flat, content["bank"]["start"]["rows"][2])
+    saved = content["bank"]["start"]["rows"]
+    assert torch.equal(flat, saved["data"][saved["index"].tolist().index(2)])
     assert main(["export", "a", "--cluster", "7"]) == 2
     assert "0 to 1" in capsys.readouterr().err
     assert main(["export", "a"]) == 2

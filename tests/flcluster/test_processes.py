@@ -34,7 +34,7 @@ def wait_for_updates(folder: str, count: int, process: subprocess.Popen) -> None
     pytest.fail(f"{folder}: no {count} updates in time (exit code {process.poll()})")
 
 
-@pytest.mark.parametrize("method", ["CDFL", "FedSoftAsync", "IFCA"])
+@pytest.mark.parametrize("method", ["CDFL", "FedSoftAsync", "IFCA", "DFCA"])
 def test_two_ranks_give_the_results_of_one(method):
     run("one", "--algorithm", method)
     run("two", "--algorithm", method, "--fabric.devices", "2", "--fabric.accelerator", "cpu")
