@@ -1,4 +1,7 @@
-"""A picture of who holds what: samples per client and cluster, classes per client, one image per cluster."""
+"""A picture of who holds what: samples per client and cluster, classes per client, one image per cluster.
+
+Of data with one cluster it is a picture of counts by client and class.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -12,9 +15,13 @@ from matplotlib.ticker import MaxNLocator
 from flcluster.data import FederatedDataModule, Shard, labels_of
 from flcluster.files import replacing
 
+from .count_picture import draw_counts
+
 
 def draw_clients(data: FederatedDataModule, path: str | Path, cycle: int = 0, max_clients: int = 120) -> Path:
     """Write a PNG of what each client holds in a cycle and return its path.
+
+    With one cluster there is nothing to tell of clusters: it is a picture of counts by class, :func:`draw_counts`.
 
     Args:
         data: Any federated datamodule, set up.
@@ -22,6 +29,8 @@ def draw_clients(data: FederatedDataModule, path: str | Path, cycle: int = 0, ma
         cycle: The cycle to draw.
         max_clients: With more clients than this, only the first ones are shown.
     """
+    if data.num_clusters == 1:
+        return draw_counts(data, path, cycle, max_clients)
     shown = min(data.num_clients, max_clients)
     shards = [data.shard(client, cycle) for client in range(shown)]
     width = min(7 + 0.09 * shown, 18)
@@ -34,8 +43,7 @@ def draw_clients(data: FederatedDataModule, path: str | Path, cycle: int = 0, ma
     _draw_classes(panels, below, class_shares(shards, data.num_classes))
     _draw_samples(samples, data, colours)
     more = f", first {shown} of {data.num_clients} clients" if shown < data.num_clients else f", {shown} clients"
-    clusters = "1 cluster" if data.num_clusters == 1 else f"{data.num_clusters} clusters"
-    figure.suptitle(f"{data.name}: {clusters}{more}, cycle {cycle}", fontsize=12)
+    figure.suptitle(f"{data.name}: {data.num_clusters} clusters{more}, cycle {cycle}", fontsize=12)
     return _save(figure, Path(path))
 
 

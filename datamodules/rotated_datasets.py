@@ -2,13 +2,10 @@
 
 from typing import Any, Literal
 
-from flcluster.errors import UserError
-
+from .emnist import EmnistSplit, emnist, upright
 from .images import Images
 from .known import CIFAR10, CIFAR100, DIGITS, FASHION_MNIST, MNIST
 from .rotated import RotatedDataModule
-
-EMNIST_CLASSES = {"byclass": 62, "bymerge": 47, "balanced": 47, "letters": 26, "digits": 10, "mnist": 10}
 
 
 class RotatedDigits(RotatedDataModule):
@@ -85,28 +82,21 @@ class RotatedEMNIST(RotatedDataModule):
 
     name = "EMNIST"
 
-    def __init__(
-        self,
-        split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] = "balanced",
-        **kwargs: Any,
-    ) -> None:
-        if split not in EMNIST_CLASSES:
-            raise UserError(f"data.split is {split!r}: it must be one of {', '.join(EMNIST_CLASSES)}")
+    def __init__(self, split: EmnistSplit = "balanced", **kwargs: Any) -> None:
+        known = emnist(split)
         super().__init__(
-            dataset="torchvision.datasets.EMNIST",
+            dataset=known.dataset,
             dataset_kwargs={"split": split},
-            num_classes=EMNIST_CLASSES[split],
-            input_shape=(1, 28, 28),
-            mean=(0.1736,),
-            std=(0.3317,),
+            num_classes=known.num_classes,
+            input_shape=known.shape,
+            mean=known.mean,
+            std=known.std,
             **kwargs,
         )
 
     def images(self, split: Literal["train", "test"]) -> Images:
         """Load one split, turn the images upright and start labels at 0."""
-        stored = super().images(split)
-        first = 1 if self.dataset_kwargs["split"] == "letters" else 0
-        return Images(stored.pixels.transpose(-2, -1).contiguous(), stored.labels - first)
+        return upright(super().images(split), self.dataset_kwargs["split"])
 
 
 class RotatedCIFAR10(RotatedDataModule):

@@ -1,4 +1,4 @@
-"""The command ``flcluster``: fit, compare, study, report, data, drift, convert, export, tables."""
+"""The command ``flcluster``: fit, compare, study, report, data, drift, convert, export, vectors, tables."""
 
 import contextlib
 import os
@@ -111,6 +111,13 @@ def export_command(argv: list[str]) -> int:
     return export(argv)
 
 
+def vectors_command(argv: list[str]) -> int:
+    """Make a file of class vectors from a language model: --output FILE.npz [--model M] [--names …]."""
+    from flcluster.vectors_command import vectors
+
+    return vectors(argv)
+
+
 def tables_command(argv: list[str]) -> int:
     """Print the papers' result tables: [NAME …]; without a name, list them."""
     from flcluster.report import wide_console
@@ -132,6 +139,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "drift": drift_command,
     "convert": convert_command,
     "export": export_command,
+    "vectors": vectors_command,
     "tables": tables_command,
 }
 

@@ -2,9 +2,10 @@
 
 from .classifier import Classifier
 from .cnn import CNN
+from .generator import SemanticGenerator
 from .mlp import MLP
 from .resnet import ResNet18
 from .shufflenet import ShuffleNetV2
 from .vit import ViT
 
-__all__ = ["CNN", "MLP", "Classifier", "ResNet18", "ShuffleNetV2", "ViT"]
+__all__ = ["CNN", "MLP", "Classifier", "ResNet18", "SemanticGenerator", "ShuffleNetV2", "ViT"]

@@ -8,12 +8,14 @@ ROOT = Path(__file__).parents[1]
 PROBE = """
 import flcluster, flcluster.modules, flcluster.datamodules, flcluster.algorithms
 from flcluster.cli import main
+from flcluster.semantics import ShippedNames
 from flcluster.tables import list_tables
 from importlib.resources import files
 for module in (flcluster, flcluster.modules, flcluster.datamodules, flcluster.algorithms):
     assert module.__file__.startswith({target!r}), module.__file__
 assert flcluster.__version__.startswith("0."), flcluster.__version__
 assert len(list_tables()) == 16
+assert ShippedNames().vectors(["cat", "dog"]).shape == (2, 384)
 assert (files("flcluster") / "py.typed").is_file()
 assert main(["--version"]) == 0
 """

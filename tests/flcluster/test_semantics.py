@@ -1,0 +1,220 @@
+"""Vectors of classes: lengths, neighbours that make sense, what controls must not know, and files."""
+
+import re
+
+import numpy as np
+import pytest
+from jsonargparse import ArgumentParser
+
+from flcluster.attributes import ATTRIBUTES
+from flcluster.datamodules.class_names import CIFAR10, CIFAR100, CIFAR100_GROUPS, DIGITS, EMNIST, FASHION_MNIST, KNOWN
+from flcluster.errors import UserError
+from flcluster.naming import attributes, plain, sentence
+from flcluster.semantics import (
+    Glyphs,
+    HashedNames,
+    NamesFile,
+    OneHot,
+    RandomVectors,
+    Semantics,
+    ShippedNames,
+    shipped,
+)
+
+DATASETS = KNOWN | {f"EMNIST {split}": names for split, names in EMNIST.items()}
+ANY = [ShippedNames(), OneHot(), RandomVectors(), HashedNames()]
+
+
+def likeness(semantics, names):
+    """Return a function that gives the cosine of two classes."""
+    vectors = semantics.vectors(names)
+    return lambda a, b: float(vectors[names.index(a)] @ vectors[names.index(b)])
+
+
+def nearest(semantics, names):
+    vectors = semantics.vectors(names)
+    cosines = vectors @ vectors.T - 9 * np.eye(len(names))
+    return {name: names[at] for name, at in zip(names, cosines.argmax(1), strict=True)}
+
+
+# ----------------------------------------------------------------------------------------------------- what all share
+
+
+@pytest.mark.parametrize("semantics", ANY, ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_every_class_of_every_dataset_has_a_vector_of_its_own(semantics, dataset):
+    names = DATASETS[dataset]
+    vectors = semantics.vectors(names)
+    assert vectors.dtype == np.float32 and vectors.shape[0] == len(names) and vectors.ndim == 2
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert (vectors @ vectors.T - np.eye(len(names))).max() < 0.99
+    assert np.array_equal(vectors, semantics.vectors(names))
+
+
+@pytest.mark.parametrize("semantics", [ShippedNames(), HashedNames(), Glyphs()], ids=lambda s: type(s).__name__)
+def test_a_name_means_the_same_whatever_stands_beside_it(semantics):
+    """And whatever the seed of the run is; what is asked for first comes first."""
+    few, all_ = semantics.vectors(["seven", "B"], seed=1), semantics.vectors(["B", "a", "0", "seven"], seed=2)
+    assert np.array_equal(few, all_[[3, 0]])
+
+
+def test_titles_tell_them_apart_and_mark_what_cannot_be_compared():
+    titles = [semantics.title for semantics in [*ANY, Glyphs()]]
+    assert len(set(titles)) == len(titles)
+    marked = [type(s).__name__ for s in [*ANY, Glyphs()] if re.search("control|fallback", s.title)]
+    assert marked == ["OneHot", "RandomVectors", "HashedNames", "Glyphs"]
+
+
+def test_they_are_named_on_the_command_line():
+    parser = ArgumentParser()
+    parser.add_argument("--semantics", type=Semantics, default=ShippedNames())
+    given = parser.parse_args(["--semantics", "HashedNames", "--semantics.dim", "7"])
+    assert parser.instantiate(given).semantics == HashedNames(dim=7)
+
+
+# ---------------------------------------------------------------------------------------------------- shipped vectors
+
+
+@pytest.mark.parametrize("semantics", [ShippedNames(), HashedNames()], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize(
+    ("names", "one", "near", "far"),
+    [
+        (CIFAR10, "cat", "dog", "truck"),
+        (CIFAR10, "automobile", "truck", "frog"),
+        (CIFAR10, "deer", "horse", "ship"),
+        (FASHION_MNIST, "Shirt", "T-shirt/top", "Sandal"),
+        (FASHION_MNIST, "Sneaker", "Ankle boot", "Pullover"),
+        (CIFAR100, "maple_tree", "oak_tree", "telephone"),
+        (CIFAR100, "boy", "girl", "bridge"),
+    ],
+)
+def test_neighbours_make_sense(semantics, names, one, near, far):
+    cosine = likeness(semantics, names)
+    assert cosine(one, near) > cosine(one, far) + 0.1
+
+
+@pytest.mark.parametrize(("semantics", "least"), [(ShippedNames(), 0.6), (HashedNames(), 0.9)])
+def test_superclasses_of_cifar100_stay_together(semantics, least):
+    """By chance 4 of the 99 others, or 4 %, share the superclass of a class; hashed names are told of it."""
+    group = {name: coarse for coarse, names in CIFAR100_GROUPS.items() for name in names}
+    same = [group[a] == group[b] for a, b in nearest(semantics, CIFAR100).items()]
+    assert np.mean(same) >= least
+
+
+def test_numbers_are_near_the_next_and_letters_near_their_other_case():
+    cosine = likeness(ShippedNames(), DIGITS)
+    steps = [cosine(DIGITS[i], DIGITS[i + 1]) for i in range(9)]
+    leaps = [cosine(DIGITS[i], DIGITS[i + 5]) for i in range(5)]
+    assert np.mean(steps) > np.mean(leaps)
+    found = nearest(ShippedNames(), EMNIST["byclass"])
+    assert [a for a, b in found.items() if a.isalpha() and a.swapcase() != b] == []
+
+
+def test_a_digit_means_the_same_as_its_word():
+    words, digits = ShippedNames().vectors(DIGITS), ShippedNames().vectors(EMNIST["digits"])
+    assert np.allclose(words, digits, atol=1e-3)
+
+
+def test_what_ships_says_where_it_is_from():
+    assert shipped().source == "sentence-transformers/all-MiniLM-L6-v2"
+    assert shipped().vectors.shape[1] == 384
+
+
+def test_names_that_do_not_ship_are_listed():
+    with pytest.raises(UserError, match=r"classes okapi, quagga: .*flcluster vectors.*NamesFile"):
+        ShippedNames().vectors(["cat", "okapi", "dog", "quagga"])
+
+
+def test_sentences():
+    assert sentence("A") == 'the capital letter "A"' and sentence("a") == 'the small letter "a"'
+    assert sentence("zero") == sentence("0") == "the number zero"
+    assert (
+        sentence("Ankle boot") == "a photo of an ankle boot" and sentence("pickup_truck") == "a photo of a pickup truck"
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ controls
+
+
+def test_one_hot_knows_nothing():
+    assert np.array_equal(OneHot().vectors(CIFAR10), np.eye(10))
+
+
+def test_random_vectors_follow_the_seed_and_are_nearly_at_right_angles():
+    vectors = RandomVectors(dim=400).vectors(CIFAR100, seed=3)
+    assert vectors.shape == (100, 400)
+    assert np.array_equal(vectors, RandomVectors(dim=400).vectors(CIFAR100, seed=3))
+    assert not np.allclose(vectors, RandomVectors(dim=400).vectors(CIFAR100, seed=4), atol=0.1)
+    cosines = (vectors @ vectors.T)[np.triu_indices(100, 1)]
+    assert np.abs(cosines).max() < 6 / 20 and cosines.std() == pytest.approx(1 / 20, rel=0.1)  # 1 / sqrt(400)
+
+
+def test_hashed_names_keep_the_likeness_of_counts():
+    """The cosine of two names is that of their counted pieces, worked out here, up to the projection's chance.
+
+    xaccoon and xaccoons, of which nothing is known but the spelling, have 7 and 8 pieces and share 6.
+    """
+    names = ["xaccoon", "xaccoons", "qwerty"]
+    vectors = HashedNames(dim=20_000).vectors(names)
+    assert vectors[0] @ vectors[1] == pytest.approx(6 / np.sqrt(7 * 8), abs=0.03)
+    assert abs(vectors[0] @ vectors[2]) < 0.03
+
+
+def test_attributes_bring_names_together_that_share_no_letters():
+    """Half of a name is its attributes: trout and shark share the only one they have, so the cosine is about 1/2."""
+    cosine = likeness(HashedNames(dim=20_000), ["trout", "shark", "clock"])
+    assert cosine("trout", "shark") == pytest.approx(0.5, abs=0.05)
+    assert abs(cosine("trout", "clock")) < 0.05
+
+
+def test_attributes_know_the_superclasses_and_speak_of_known_classes_only():
+    for names in CIFAR100_GROUPS.values():
+        assert len({tuple(attributes(name)) for name in names}) == 1 and attributes(names[0])
+    known = {plain(name) for names in KNOWN.values() for name in names}
+    assert set(ATTRIBUTES) <= known
+    assert [name for name in (*CIFAR10, *FASHION_MNIST, *CIFAR100) if not attributes(name)] == []
+
+
+# -------------------------------------------------------------------------------------------------------------- glyphs
+
+
+@pytest.mark.parametrize(("one", "near", "far"), [("O", "Q", "T"), ("E", "F", "O"), ("h", "n", "x"), ("8", "B", "1")])
+def test_glyphs_that_look_alike_are_near(one, near, far):
+    cosine = likeness(Glyphs(), EMNIST["byclass"])
+    assert cosine(one, near) > 0.8 > cosine(one, far) + 0.2
+
+
+def test_glyphs_tell_every_character_apart():
+    vectors = Glyphs(size=20).vectors(EMNIST["byclass"])
+    assert vectors.shape == (62, 400)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert (vectors @ vectors.T - np.eye(62)).max() < 0.995
+    assert np.array_equal(Glyphs().vectors(DIGITS), Glyphs().vectors(EMNIST["digits"]))
+
+
+def test_glyphs_cannot_draw_words():
+    with pytest.raises(UserError, match="called cat, dog;"):
+        Glyphs().vectors(["a", "cat", "dog"])
+
+
+@pytest.mark.parametrize("wrong", [lambda: RandomVectors(dim=0), lambda: HashedNames(dim=0), lambda: Glyphs(size=1)])
+def test_sizes_are_checked(wrong):
+    with pytest.raises(UserError, match=r"algorithm\.semantics\.(dim|size)"):
+        wrong()
+
+
+# --------------------------------------------------------------------------------------------------------------- files
+
+
+def test_a_file_of_ones_own(tmp_path):
+    path = tmp_path / "clip.npz"
+    np.savez(path, **{"T-shirt/top": np.array([3.0, 4.0]), "Bag": np.array([0.0, -2.0])})
+    held = NamesFile(path=str(path))
+    assert np.allclose(held.vectors(["Bag", "T-shirt/top"]), [[0, -1], [0.6, 0.8]])
+    assert held.title == "clip" and NamesFile(path=str(path), label="CLIP").title == "CLIP"
+
+
+def test_a_file_that_lacks_names_lists_them(tmp_path):
+    np.savez(tmp_path / "few.npz", cat=np.ones(2))
+    with pytest.raises(UserError, match=r"algorithm\.semantics\.path: no vector for the classes dog, ox: .*few\.npz"):
+        NamesFile(path=str(tmp_path / "few.npz")).vectors(["dog", "cat", "ox"])
