@@ -1,5 +1,6 @@
 """Rounds of K models, each trained by the clients of its cluster: what FedAvg, FIELDING and its baselines share."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -56,8 +57,9 @@ class ClusteredRounds(RoundAlgorithm[S]):
         """Run one round of all clusters in parallel."""
         state, seconds = self.follow(state, t, fed)
         cohort, labels = self.cohort(state, t, fed)
-        jobs = [self.job(m, state.models[k], t, fed) for m, k in zip(cohort.clients, labels, strict=True)]
-        results = fed.train(jobs, self.before(fed, t))
+        plans = (self.job(m, state.models[k], t, fed) for m, k in zip(cohort.clients, labels, strict=True))
+        jobs = [self.plan(state, job, t, fed) for job in plans]
+        results = self.received(state, fed.train(jobs, self.before(fed, t)), fed)
         lr = fed.worker.rates[0] * self.lr_decay**t
         parameters = fed.layout.num_parameters
         models, server, trained = self.server.combine(results, labels, state.models, state.server, parameters, lr)
@@ -71,6 +73,14 @@ class ClusteredRounds(RoundAlgorithm[S]):
             lost=cohort.lost,
         )
         return self.after(replace(state, models=models, server=server, memory=memory), t, done, fed)
+
+    def plan(self, state: S, job: Job, t: int, fed: Federation) -> Job:
+        """Add to a client's job what the server sends along with the model."""
+        return job
+
+    def received(self, state: S, results: Iterable[Trained], fed: Federation) -> Iterable[Trained]:
+        """Look at trained models as they come in, before they are combined and forgotten."""
+        return results
 
     def after(self, state: S, t: int, done: Round, fed: Federation) -> tuple[S, Round]:
         """Learn from what the round's participants sent."""

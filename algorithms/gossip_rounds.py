@@ -103,7 +103,7 @@ class GossipRounds(RoundAlgorithm[S]):
         apart = disagreement(self.models(fed), fed.data.num_clients, k, fed.layout.num_parameters)
         return {"messages": float(state.messages), "isolated": float(state.isolated), "disagreement": apart}
 
-    def files(self, position: int, fed: Federation) -> dict[str, str]:
+    def files(self, state: S, position: int, fed: Federation) -> dict[str, str | bytes]:
         """Leave the first and the last graph behind."""
         rounds = [0] if self.topology.redraw is None or not self.topology.chance else sorted({0, max(position - 1, 0)})
         return {"edges.csv": edge_table(self.topology, fed.data.num_clients, rounds, fed.seed)}

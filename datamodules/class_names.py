@@ -61,7 +61,7 @@ KNOWN = {
 
 
 def class_names(dataset: str, num_classes: int, split: str | None = None) -> tuple[str, ...]:
-    """Return what the classes of a dataset are called; their numbers if we do not know it.
+    """Return what the classes of a dataset are called; ``class 0``, ``class 1``, … if we do not know it.
 
     Args:
         dataset: Class or class path of the dataset, such as ``torchvision.datasets.CIFAR10``.
@@ -69,8 +69,8 @@ def class_names(dataset: str, num_classes: int, split: str | None = None) -> tup
         split: Which of EMNIST's splits.
 
     >>> class_names("torchvision.datasets.CIFAR10", 10)[:2], class_names("Mine", 2)
-    (('airplane', 'automobile'), ('0', '1'))
+    (('airplane', 'automobile'), ('class 0', 'class 1'))
     """
     name = dataset.rpartition(".")[2]
     found = EMNIST.get(split or "", ()) if name == "EMNIST" else KNOWN.get(name, ())
-    return found if len(found) == num_classes else tuple(str(label) for label in range(num_classes))
+    return found if len(found) == num_classes else tuple(f"class {label}" for label in range(num_classes))

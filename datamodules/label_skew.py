@@ -101,8 +101,7 @@ class LabelSkewDataModule(FederatedDataModule):
     @property
     def missing_classes(self) -> list[int]:
         """Classes that no client but dropouts holds, ascending."""
-        stays = np.setdiff1d(np.arange(self.num_clients), self.dropouts)
-        return np.flatnonzero(~self._drawn[1].counts[stays].any(axis=0)).tolist()
+        return np.flatnonzero(~self._drawn[1].counts[self.stays].any(axis=0)).tolist()
 
     def prepare_data(self) -> None:
         """Download both splits if asked to."""
@@ -149,6 +148,10 @@ class LabelSkewDataModule(FederatedDataModule):
     def cluster_test(self, cluster: int) -> View:
         """Return the global test set, with equally many samples of each class."""
         return self._view(self._drawn[1].global_test)
+
+    def global_test(self) -> View:
+        """Return the global test set, with equally many samples of each class."""
+        return self.cluster_test(0)
 
     @property
     def _drawn(self) -> tuple[ImageSource, LabelSplit]:

@@ -59,8 +59,13 @@ class Algorithm(ABC, Generic[S]):
         """How the method is called in tables and pictures: the papers' name where they have one."""
         return type(self).__name__
 
-    def files(self, position: int, fed: Federation) -> dict[str, str]:
-        """Return small text files that the run's directory should hold after ``position`` steps, by name."""
+    @property
+    def described(self) -> dict[str, str]:
+        """Return what a result must name besides the method, for the run's summary: what it learnt from, say."""
+        return {}
+
+    def files(self, state: S, position: int, fed: Federation) -> dict[str, str | bytes]:
+        """Return small files that the run's directory should hold after ``position`` steps, by name."""
         return {}
 
     def own_row(self, state: S, client: int) -> tuple[str, int]:

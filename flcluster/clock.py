@@ -23,6 +23,10 @@ class Schedule:
     def __len__(self) -> int:
         return len(self.clients)
 
+    def of(self, clients: NDArray[np.int64]) -> "Schedule":
+        """Return the same uploads by other clients: number i by ``clients[i]``."""
+        return Schedule(clients[self.clients], self.times)
+
     def cycles(self) -> NDArray[np.int64]:
         """Return, for each upload, how many uploads its client made before."""
         seen: dict[int, int] = {}
@@ -41,6 +45,10 @@ class Workload:
     """Training samples of (client, cycle)."""
     epochs: int
     model_bytes: int
+
+    def of(self, clients: NDArray[np.int64]) -> "Workload":
+        """Return the workload of some clients: number i is ``clients[i]``."""
+        return Workload(lambda i, cycle: self.samples(int(clients[i]), cycle), self.epochs, self.model_bytes)
 
 
 class Arrivals(ABC):

@@ -1,7 +1,7 @@
 """What the engine asks of data: clients that hold views into clusters, proxies and cluster test sets."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -122,6 +122,21 @@ class FederatedDataModule(LightningDataModule, ABC):
     name: str = "data"
     """How the dataset is called in tables; the papers' names where a paper uses it."""
 
+    @property
+    def dropouts(self) -> Sequence[int]:
+        """Clients that never take part in training, ascending; they still want a model."""
+        return ()
+
+    @property
+    def stays(self) -> NDArray[np.int64]:
+        """Clients that take part in training, ascending."""
+        return np.setdiff1d(np.arange(self.num_clients), np.array(self.dropouts, dtype=np.int64))
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """What the classes are called, by label."""
+        return tuple(f"class {label}" for label in range(self.num_classes))
+
     @abstractmethod
     def size(self, client: int, cycle: int = 0) -> int:
         """Return the number of training samples of a client, without drawing them."""
@@ -141,6 +156,10 @@ class FederatedDataModule(LightningDataModule, ABC):
     @abstractmethod
     def cluster_test(self, cluster: int) -> View:
         """Return a cluster's evaluation split."""
+
+    def global_test(self) -> View | None:
+        """Return a test set with equally many samples of each class, where clients differ in their labels."""
+        return None
 
     # Data that change with time; a round is a cycle --------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from flcluster.algorithm import Algorithm
 from flcluster.federation import Federation
 from flcluster.metrics import kl_divergence
+from flcluster.population import BOTH
 
 S = TypeVar("S")
 
@@ -78,6 +79,11 @@ class Loop(ABC, Generic[S]):
         if clusters is None:
             return []
         return self.fed.cluster_accuracies(clusters, self.algorithm.named_clusters)
+
+    @property
+    def extra_metrics(self) -> tuple[str, ...]:
+        """Names of all columns besides the common ones: the method's, and both accuracies where the data have them."""
+        return (*self.algorithm.extra_metrics, *(BOTH if self.fed.data.global_test() is not None else ()))
 
     def gauges(self) -> dict[str, float]:
         """Return what a session's row shows of the run as it is now."""

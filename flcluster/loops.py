@@ -8,7 +8,7 @@ from flcluster.algorithm import Algorithm, UploadAlgorithm
 from flcluster.errors import UserError
 from flcluster.federation import Federation
 from flcluster.loop import Exchange, Loop
-from flcluster.population import measured
+from flcluster.population import both_accuracies, local_accuracies, measured
 from flcluster.rounds import Round, RoundAlgorithm
 from flcluster.upload_loop import UploadLoop
 from flcluster.worker import Trained
@@ -25,7 +25,7 @@ class RoundLoop(Loop[S]):
     unit: ClassVar[str] = "rounds"
 
     def __init__(self, algorithm: RoundAlgorithm[S], fed: Federation, session: int | None) -> None:
-        super().__init__(algorithm, fed, algorithm.rounds, session or 1)
+        super().__init__(algorithm, fed, algorithm.length(fed), session or 1)
         self.lost = 0
         """Clients so far that were asked and went offline before they were done."""
 
@@ -47,7 +47,7 @@ class RoundLoop(Loop[S]):
 
     def _exchange(self, t: int, i: int, trained: Trained, done: Round) -> Exchange:
         """Tell of one participant; its new model is measured on its test set unless all clients are measured."""
-        shard, wire = self.fed.data.shard(trained.client, t), self.fed.layout.row_bytes
+        shard, wire = self.fed.data.shard(trained.client, self._cycle(t)), self.fed.layout.row_bytes
         everyone = self.algorithm.measure == "all"
         return Exchange(
             time=self.time,
@@ -61,20 +61,27 @@ class RoundLoop(Loop[S]):
             loss=trained.loss,
             true=shard.mixture,
             label=done.labels[i] if done.labels else None,
-            uploaded=wire * _of(done.upload_models, i),
-            downloaded=wire * _of(done.download_models, i),
+            uploaded=wire * _of(done.upload_models, i) + done.upload_bytes,
+            downloaded=wire * _of(done.download_models, i) + done.download_bytes,
             client_compute=3 * self.algorithm.processed(trained.size, self.fed) + done.forwards_of(i),
             extra=done.extra,
         )
 
     def gauges(self) -> dict[str, float]:
         """Add what is measured of all clients, on the data of the round that was last run."""
-        t = max(self.position - 1, 0)
+        t = self._cycle(max(self.position - 1, 0))
         own = {**super().gauges(), **self.algorithm.measures(self.state, t, self.fed)}
-        if self.algorithm.measure != "all":
+        everyone = self.algorithm.measure == "all"
+        if not everyone and self.fed.data.global_test() is None:
             return own
         served = self.algorithm.served(self.state, t, self.fed)
-        return {**own, **measured(served, t, self.fed), "lost": float(self.lost)}
+        local = local_accuracies(served, t, self.fed)
+        own |= both_accuracies(served, local, self.fed)
+        return {**own, **measured(served, local, t, self.fed), "lost": float(self.lost)} if everyone else own
+
+    def _cycle(self, t: int) -> int:
+        """Return the data's round in step ``t``: what a method does after its rounds, it does on the last one's."""
+        return min(t, self.algorithm.rounds - 1)
 
     def save(self) -> dict[str, Any]:
         """Add the number of lost clients."""

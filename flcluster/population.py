@@ -12,9 +12,41 @@ from flcluster.represent import shares
 from flcluster.rounds import SHOWN_SIZES, Served
 from flcluster.silhouette import mean_distances
 
+BOTH = ("acc_global", "acc_local", "acc_global_dropouts", "acc_local_dropouts")
+"""How good the clients' models are on all classes alike and on what clients hold themselves."""
 
-def measured(served: Served, t: int, fed: Federation) -> dict[str, float]:
-    """Measure every client with the model it is served, on the data it holds in round ``t``.
+
+def local_accuracies(served: Served, t: int, fed: Federation) -> NDArray[np.float64]:
+    """Return each client's accuracy on its own test data with the model it is served; NaN without either."""
+    return fed.client_accuracies(served.models, served.which, t)
+
+
+def both_accuracies(served: Served, local: NDArray[np.float64], fed: Federation) -> dict[str, float]:
+    """Average over clients that stay, and over dropouts: accuracy on the global test set, and on their own.
+
+    Nothing for data without a global test set.
+    """
+    test = fed.data.global_test()
+    if test is None:
+        return {}
+    models = np.unique(served.which[served.which >= 0]).tolist()
+    found = {k: fed.accuracy(served.models[k].to(fed.device), test) for k in models}
+    everywhere = np.array([found.get(k, nan) for k in served.which.tolist()])
+    groups = {"": fed.data.stays, "_dropouts": np.array(fed.data.dropouts, dtype=np.int64)}
+    return {
+        f"acc_{name}{group}": _mean(values[clients])
+        for name, values in (("global", everywhere), ("local", local))
+        for group, clients in groups.items()
+    }
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else nan
+
+
+def measured(served: Served, accuracies: NDArray[np.float64], t: int, fed: Federation) -> dict[str, float]:
+    """Measure all clients, knowing the accuracy of each with the model it is served, on the data of round ``t``.
 
     ``heterogeneity`` is the mean client distance: for each client that holds data the mean L1 distance of its label
     shares to those of the others with the same model, then the mean over clients. ``purity`` is the share of clients
@@ -22,13 +54,12 @@ def measured(served: Served, t: int, fed: Federation) -> dict[str, float]:
     """
     labels, holding = served.labels, np.flatnonzero(fed.data.sizes(t))
     holding = holding[labels[holding] >= 0]
-    accuracies = fed.client_accuracies(served.models, labels if served.model_of is None else served.model_of, t)
     known = accuracies[~np.isnan(accuracies)]
     points = shares(fed.data.label_counts(holding, t))
     apart = mean_distances(points, labels[holding], L1()) if len(holding) else np.zeros(0)
     sizes = np.bincount(labels[labels >= 0])
     return {
-        "client_acc": float(known.mean()) if len(known) else nan,
+        "client_acc": _mean(accuracies),
         "client_acc_std": float(known.std()) if len(known) else nan,
         "clusters": float((sizes > 0).sum()),
         "purity": matched_purity(labels[holding], true_clusters(holding, t, fed)) if fed.data.num_clusters > 1 else nan,

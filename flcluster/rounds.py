@@ -39,6 +39,11 @@ class Served:
     model_of: NDArray[np.int64] | None = None
     """Which of the models each client uses, −1 for none; the model of its cluster if not given."""
 
+    @property
+    def which(self) -> NDArray[np.int64]:
+        """Which of the models each client uses, −1 for none."""
+        return self.labels if self.model_of is None else self.model_of
+
 
 @dataclass(eq=False)
 class Round:
@@ -52,6 +57,9 @@ class Round:
     upload_models: int | Sequence[int] = 1
     download_models: int | Sequence[int] = 1
     """Models each participant sent and received: a number for all, or one each."""
+    upload_bytes: int = 0
+    download_bytes: int = 0
+    """What each participant sent and received besides models."""
     forwards_of: Callable[[int], int] = lambda i: 0
     """Forward passes (samples) of the i-th participant besides training."""
     seconds: float = 1.0
@@ -139,13 +147,18 @@ class RoundAlgorithm(Algorithm[S]):
 
     # who takes part ---------------------------------------------------------------------------------------------
 
+    def length(self, fed: Federation) -> int:
+        """Return how many steps a run has: its rounds, and whatever a method does after them."""
+        return self.rounds
+
     def wanted(self, fed: Federation) -> int:
         """Return how many clients a round should train."""
-        return self.participants or max(1, round(self.participation * fed.data.num_clients))
+        return self.participants or max(1, round(self.participation * len(fed.data.stays)))
 
     def available(self, t: int, fed: Federation) -> NDArray[np.int64]:
-        """Return the clients that hold training data and are online now, ascending."""
-        return self.online(np.flatnonzero(fed.data.sizes(t)), fed)
+        """Return the clients that take part, hold training data and are online now, ascending."""
+        stays = fed.data.stays
+        return self.online(stays[fed.data.sizes(t)[stays] > 0], fed)
 
     def online(self, clients: NDArray[np.int64], fed: Federation) -> NDArray[np.int64]:
         """Return those of some clients that are online now."""

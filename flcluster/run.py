@@ -64,7 +64,7 @@ class ActiveRun:
         )
         self.loop: Loop[Any] = make_loop(exp.algorithm, self.fed, exp.engine.look_ahead, exp.engine.session)
         self.loop.run_dir = exp.run_dir
-        self.recorder = Recorder(exp.data.num_clients, exp.data.num_clusters, exp.algorithm.extra_metrics)
+        self.recorder = Recorder(exp.data.num_clients, exp.data.num_clusters, self.loop.extra_metrics)
         self.elapsed = 0.0
         self.fed.note = self._note
         self.progress = RunProgress(exp.algorithm.title, self.loop.total, 0, enabled=self.main and exp.engine.progress)
@@ -154,9 +154,9 @@ class ActiveRun:
         self.fabric.call("on_fit_end", loop=self.loop)
         summary = self.summary(why)
         if self.main:
-            for name, text in self.exp.algorithm.files(self.loop.position, self.fed).items():
+            for name, content in self.exp.algorithm.files(self.loop.state, self.loop.position, self.fed).items():
                 with replacing(self.exp.run_dir / name) as temporary:
-                    temporary.write_text(text, encoding="utf-8")
+                    temporary.write_bytes(content.encode() if isinstance(content, str) else content)
             write_json(self.exp.run_dir / "summary.json", summary)
             if self.recorder.updates and self.exp.engine.pictures:
                 for path in run_pictures(Run.load(self.exp.run_dir)):
@@ -174,6 +174,7 @@ class ActiveRun:
         exp, wall = self.exp, self.elapsed + time.monotonic() - self.started
         return {
             "algorithm": exp.algorithm.title,
+            **exp.algorithm.described,
             "dataset": exp.data.name,
             "num_clusters": exp.data.num_clusters,
             "num_clients": exp.data.num_clients,

@@ -3,6 +3,7 @@
 import math
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,6 +13,8 @@ from flcluster.data import Shard
 from flcluster.federation import Federation, accuracy
 from flcluster.layout import all_finite
 from flcluster.loop import Exchange, Loop
+from flcluster.population import both_accuracies, local_accuracies
+from flcluster.rounds import Served
 from flcluster.worker import Job, Trained, Worker
 
 S = TypeVar("S")
@@ -31,11 +34,11 @@ class UploadLoop(Loop[S]):
     def __init__(
         self, algorithm: UploadAlgorithm[S], fed: Federation, look_ahead: int | None, session: int | None
     ) -> None:
-        data = fed.data
-        total = round(algorithm.cycles * data.num_clients)
-        super().__init__(algorithm, fed, total, session or data.num_clients)
+        data, stays = fed.data, fed.data.stays
+        total = round(algorithm.cycles * len(stays))
+        super().__init__(algorithm, fed, total, session or len(stays))
         work = Workload(data.size, algorithm.local_epochs, fed.layout.row_bytes)
-        self.schedule = algorithm.arrivals.schedule(data.num_clients, total, fed.seed, work)
+        self.schedule = algorithm.arrivals.schedule(len(stays), total, fed.seed, work.of(stays)).of(stays)
         self.clients, self.cycles = self.schedule.clients.tolist(), self.schedule.cycles().tolist()
         self.look_ahead = look_ahead or (4 * fed.ranks.size if fed.ranks.size > 1 else 1)
         self.starts = fed.table("start")
@@ -184,6 +187,15 @@ class UploadLoop(Loop[S]):
             server_compute=reply.server_forwards,
             extra=reply.extra,
         )
+
+    def gauges(self) -> dict[str, float]:
+        """Add both accuracies of the clients that hold a model, where the data have a global test set."""
+        own, data = super().gauges(), self.fed.data
+        if data.global_test() is None:
+            return own
+        held = np.array([client in self.starts for client in range(data.num_clients)])
+        served = Served(self.starts, np.zeros(len(held), dtype=np.int64), np.where(held, np.arange(len(held)), -1))
+        return own | both_accuracies(served, local_accuracies(served, 0, self.fed), self.fed)
 
     def save(self) -> dict[str, Any]:
         """Add what the clients hold; rows are in the bank, models trained ahead are trained again."""

@@ -1,5 +1,6 @@
 """What one process does with one model: the only local training loop, and evaluation."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,6 +18,18 @@ from flcluster.layout import Layout
 from flcluster.seeds import rng, torch_seed
 
 EVAL_BATCH = 128
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a server trains a model: Adam with settings of its own, instead of the model's optimiser."""
+
+    lr: float = 1e-3
+    """Learning rate."""
+    cosine: bool = False
+    """Let the learning rate fall to 0 over the job's steps, along half a cosine."""
+    clip: float | None = None
+    """Largest norm of a gradient; longer ones are shortened to it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +52,12 @@ class Job:
     """Batches to train on instead of whole epochs; the data are gone through again as often as that takes."""
     momentum: float | None = None
     """Heavy-ball momentum of SGD, instead of the model's own."""
+    objective: "Objective | None" = None
+    """The loss of a batch, instead of the model's own."""
+    correction: Tensor | None = None
+    """Added to the gradient of every step, over the parameters (control variates)."""
+    recipe: Recipe | None = None
+    """Training as a server does it, instead of the model's optimiser."""
 
 
 @dataclass(eq=False)
@@ -57,6 +76,8 @@ class Trained:
 
 
 Observe = Callable[["Worker", Job, Trained], dict[str, Any]]
+Objective = Callable[["Worker", Tensor, Tensor], Tensor]
+"""Returns the loss of a batch; ``worker.module`` is the model and ``worker.loss`` its own loss of logits and labels."""
 
 
 def samples_processed(
@@ -105,31 +126,50 @@ class Worker:
         x, y = self.to_device(*job.view.tensors())
         self.layout.load(job.start)
         self._reset(job.lr_factor, job.momentum)
+        optimizer = self.optimizer if job.recipe is None else self._server_optimizer(job.recipe)
         anchor = job.start if job.anchor is None else job.anchor
         pull = anchor[: self.layout.num_parameters].to(self.layout.row.device) if job.prox else None
         order = rng(self.seed, job.purpose, job.client, job.cycle)
-        total, steps = torch.zeros((), device=x.device), 0
+        total, steps, planned = torch.zeros((), device=x.device), 0, self._planned(job, len(y))
         self.module.train()
         with torch_seed(self.seed, job.purpose, job.client, job.cycle):
             for cuts in self._epochs(job, len(y)):
                 shuffled = torch.from_numpy(order.permutation(len(y))).to(x.device)
                 xs, ys = x[shuffled], y[shuffled]  # indexing keeps channels_last, index_select does not
                 for at in cuts:
-                    total += self._step(xs[at], ys[at], job.prox, pull)
+                    if job.recipe is not None:
+                        self._follow(job.recipe, optimizer, steps / planned)
+                    total += self._step(xs[at], ys[at], job, pull, optimizer)
                     steps += 1
         loss = float(total) / max(steps, 1)
         return Trained(job.client, self.layout.snapshot(), len(y), steps, loss, time.perf_counter() - began)
 
-    def _step(self, x: Tensor, y: Tensor, prox: float, pull: Tensor | None) -> Tensor:
+    def _step(self, x: Tensor, y: Tensor, job: Job, pull: Tensor | None, optimizer: Any) -> Tensor:
         self.layout.grad.zero_()
         with self.fabric.autocast():
-            loss = self.loss(self.module(x), y)
+            loss = self.loss(self.module(x), y) if job.objective is None else job.objective(self, x, y)
         self._backward(loss)
-        if pull is not None:  # the gradient of the proximal term, in the scale of the other gradients
-            scale = prox * (self.scaler.get_scale() if self.scaler else 1.0)
-            self.layout.grad.add_(self.layout.row[: len(pull)], alpha=scale).sub_(pull, alpha=scale)
-        self.optimizer.step()
+        scale = self.scaler.get_scale() if self.scaler else 1.0  # what is added comes in the scale of the gradients
+        if pull is not None:
+            rho = job.prox * scale
+            self.layout.grad.add_(self.layout.row[: len(pull)], alpha=rho).sub_(pull, alpha=rho)
+        if job.correction is not None:
+            self.layout.grad.add_(job.correction.to(self.layout.grad.device), alpha=scale)
+        if job.recipe is not None and job.recipe.clip is not None:
+            nn.utils.clip_grad_norm_([self.layout.parameter], job.recipe.clip * scale)
+        optimizer.step()
         return loss.detach()
+
+    def _server_optimizer(self, recipe: Recipe) -> Any:
+        parameters = [p for group in self.bare_optimizer.param_groups for p in group["params"]]
+        made = torch.optim.Adam(parameters, lr=recipe.lr)
+        return self.fabric.setup_optimizers(made) if self.scaler else made
+
+    @staticmethod
+    def _follow(recipe: Recipe, optimizer: Any, done: float) -> None:
+        factor = (1 + math.cos(math.pi * done)) / 2 if recipe.cosine else 1.0
+        for group in optimizer.param_groups:
+            group["lr"] = recipe.lr * factor
 
     def _backward(self, loss: Tensor) -> None:
         if self.scaler:
@@ -139,11 +179,15 @@ class Worker:
 
     def _epochs(self, job: Job, n: int) -> Iterator[list[slice]]:
         """Yield the batches of each epoch until the job's epochs or steps are done."""
-        cuts = self._batches(n, job.batch_size)
-        left = len(cuts) * job.epochs if job.steps is None or not cuts else job.steps
+        cuts, left = self._batches(n, job.batch_size), self._planned(job, n)
         while left > 0:
             yield cuts[:left]
             left -= len(cuts)
+
+    def _planned(self, job: Job, n: int) -> int:
+        """Return how many steps a job takes."""
+        batches = len(self._batches(n, job.batch_size))
+        return batches * job.epochs if job.steps is None or not batches else job.steps
 
     def _batches(self, n: int, size: int) -> list[slice]:
         cuts = [slice(a, min(a + size, n)) for a in range(0, n, size)]

@@ -596,8 +596,7 @@ def test_the_graph_is_left_behind_and_can_be_read_back(script, federate, tmp_pat
     fed = federate(people(script))
     topology = ErdosRenyi(p=0.4)
     algorithm = DFCA(**COMMON, num_clusters=2, topology=topology)
-    algorithm.init(fed)
-    files = algorithm.files(5, fed)
+    files = algorithm.files(algorithm.init(fed), 5, fed)
     path = tmp_path / "edges.csv"
     path.write_text(files["edges.csv"])
     assert files["edges.csv"].splitlines()[0] == "round,source,target"

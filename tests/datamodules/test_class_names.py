@@ -86,6 +86,10 @@ def test_there_is_a_name_for_every_class(split):
 
 
 def test_unknown_datasets_have_numbers():
-    assert names.class_names("mine.Own", 3) == ("0", "1", "2")
+    assert names.class_names("mine.Own", 3) == ("class 0", "class 1", "class 2")
     assert names.class_names("torchvision.datasets.CIFAR10", 10)[9] == "truck"
-    assert names.class_names("torchvision.datasets.CIFAR10", 3) == ("0", "1", "2")  # somebody's part of it
+    assert names.class_names("torchvision.datasets.CIFAR10", 3) == (
+        "class 0",
+        "class 1",
+        "class 2",
+    )  # somebody's part of it

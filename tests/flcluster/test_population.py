@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from flcluster.data import View
-from flcluster.population import measured
+from flcluster.population import local_accuracies, measured
 from flcluster.rounds import Served
 
 SEED = 11
@@ -72,7 +72,7 @@ def test_measured_against_loops(federation, blobs):
     fed = federation(data)
     labels = np.array([0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 5, 0])
     served = Served(models(fed, 6), labels)
-    found = measured(served, 1, fed)
+    found = measured(served, local_accuracies(served, 1, fed), 1, fed)
     accuracies = [brute_accuracy(fed, served.models[labels[m]], data.shard(m, 1).test) for m in range(12)]
     assert found["client_acc"] == pytest.approx(np.mean(accuracies), abs=1e-9)
     assert found["client_acc_std"] == pytest.approx(np.std(accuracies), abs=1e-9)
@@ -93,13 +93,15 @@ def test_heterogeneity_is_a_mean_over_clients_not_over_clusters(federation, blob
     data.shard = lambda client, cycle=0: type(original(0))(kinds[client], original(client, cycle).test, torch.ones(1))
     data.size = lambda client, cycle=0: 5
     fed = federation(data)
-    found = measured(Served(models(fed, 2), np.array([0, 0, 0, 1])), 0, fed)
+    served = Served(models(fed, 2), np.array([0, 0, 0, 1]))
+    found = measured(served, local_accuracies(served, 0, fed), 0, fed)
     assert found["heterogeneity"] == pytest.approx(1.0)
 
 
 def test_nobody_with_data_is_no_number(federation, blobs):
     data = without_data(without_data(blobs(num_clients=3), "train", 0, 1, 2), "test", 0, 1, 2)
     fed = federation(data)
-    found = measured(Served(models(fed, 1), np.zeros(3, dtype=np.int64)), 0, fed)
+    served = Served(models(fed, 1), np.zeros(3, dtype=np.int64))
+    found = measured(served, local_accuracies(served, 0, fed), 0, fed)
     assert math.isnan(found["client_acc"])
     assert math.isnan(found["heterogeneity"])

@@ -15,7 +15,7 @@ from flcluster.data import View
 from flcluster.devices import Devices, Profile
 from flcluster.errors import UserError
 from flcluster.loops import make_loop
-from flcluster.population import measured
+from flcluster.population import local_accuracies, measured
 
 COMMON = {"local_epochs": 2, "batch_size": 16, "rounds": 6}
 BYTES = 4 * (6 * 8 + 8 + 8 * 3 + 3)
@@ -240,7 +240,8 @@ def test_measuring_everyone_is_on_the_data_of_the_last_round(federation, blobs):
         exchanges = loop.advance()
         assert len(exchanges) == 3
         assert all(math.isnan(e.acc_before) and math.isnan(e.acc_after) for e in exchanges)
-        expected = measured(algorithm.served(loop.state, t, fed), t, fed)
+        served = algorithm.served(loop.state, t, fed)
+        expected = measured(served, local_accuracies(served, t, fed), t, fed)
         assert {k: v for k, v in loop.gauges().items() if k != "lost"} == expected
         by_hand = [fed.accuracy(loop.state.models[0], fed.data.shard(m, t).test) for m in range(6)]
         assert loop.gauges()["client_acc"] == pytest.approx(np.mean(by_hand), abs=1e-9)
