@@ -127,7 +127,7 @@ class QFair(Server):
                 mass[k] += self.q * f ** (self.q - 1) * float(delta[:parameters].square().sum()) + L * f**self.q
                 buffers[k] += result.row[parameters:]
                 count[k] += 1
-            light.append(Trained(**{**vars(result), "row": None}))
+            light.append(result.light())
         models = old.clone()
         for k, n in enumerate(count):
             if n:

@@ -1,7 +1,7 @@
 """What methods without a server share: who meets whom in a round, and models that live with the clients."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -94,7 +94,7 @@ class GossipRounds(RoundAlgorithm[S]):
             usable = counts(trained)
             if usable:
                 table[place] = trained.row
-            light.append(Trained(**{**vars(trained), "row": None, "seen": {**trained.seen, "usable": usable}}))
+            light.append(replace(trained.light(), seen={**trained.seen, "usable": usable}))
         return light
 
     def measures(self, state: S, t: int, fed: Federation) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -11,15 +11,17 @@ from torch import Tensor, nn
 from flcluster.errors import UserError
 from flcluster.federation import Federation
 
+M = TypeVar("M", bound=nn.Module)
 Saved = dict[str, Any]
 """A pupil between two lessons: the weights of its module and the memory of its optimiser, as a state holds them."""
 
 
-class Pupil:
+class Pupil(Generic[M]):
     """A module on the server, the Adam that trains it, and how both go into a method's state and come back."""
 
-    def __init__(self, module: nn.Module, fed: Federation, lr: float, weight_decay: float = 0.0) -> None:
-        self.module, self.fed = module.to(fed.device), fed
+    def __init__(self, module: M, fed: Federation, lr: float, weight_decay: float = 0.0) -> None:
+        self.module: M = module.to(fed.device)
+        self.fed = fed
         self.optimizer = torch.optim.Adam(self.module.parameters(), lr=lr, weight_decay=weight_decay)
 
     @property
@@ -27,7 +29,7 @@ class Pupil:
         """Bytes of the module's parameters on the wire."""
         return sum(p.numel() * p.element_size() for p in self.module.parameters())
 
-    def load(self, saved: Saved, lr: float | None = None) -> "Pupil":
+    def load(self, saved: Saved, lr: float | None = None) -> "Pupil[M]":
         """Go on where ``save`` stopped, with another learning rate if one is given."""
         self.module.load_state_dict(saved["module"])
         self.optimizer.load_state_dict(deepcopy(saved["optimizer"]))
@@ -58,7 +60,7 @@ class Pupil:
             y = classes[torch.from_numpy(draw.integers(len(classes), size=batch))].to(self.fed.device)
             value = loss(y)
             self.optimizer.zero_grad()
-            value.backward()  # type: ignore[no-untyped-call]
+            value.backward()
             self.optimizer.step()
             total += value.detach()
         mean = float(total) / max(steps, 1)

@@ -26,7 +26,7 @@ def weighted_sums(
         if counts(result):
             totals[label].add_(result.row, alpha=weight(result))
             mass[label] += weight(result)
-        light.append(Trained(**{**vars(result), "row": None}))
+        light.append(result.light())
     for label, total in enumerate(mass):
         totals[label] = totals[label] / total if total else old[label]
     return totals, light

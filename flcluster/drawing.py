@@ -9,7 +9,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from flcluster.tables import DRIFT_METHODS, GOSSIP_METHODS, METHODS, method_name
+from flcluster.tables import DRIFT_METHODS, GOSSIP_METHODS, METHODS, SKEW_METHODS, method_name
 
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#000000", "#56B4E9", "#999933")
 """A palette that colour-blind readers can tell apart (its yellow, too faint for lines, replaced by olive)."""
@@ -17,15 +17,16 @@ OTHERS = ("#882255", "#44AA99", "#AA4499", "#117733", "#332288")
 COLOURS = dict(zip(METHODS, OKABE_ITO, strict=True))
 DRIFT_COLOURS = dict(zip(DRIFT_METHODS, (*OKABE_ITO[1::-1], *OKABE_ITO[2:6], OTHERS[0], OTHERS[4]), strict=True))
 GOSSIP_COLOURS = dict(zip(GOSSIP_METHODS, OKABE_ITO[:6], strict=True))
-"""Methods under drift and those without a server are drawn beside FedAvg and IFCA rather than those for uploads, whose
-colours they share."""
+SKEW_COLOURS = dict(zip(SKEW_METHODS, (*OKABE_ITO[2:5], OKABE_ITO[7], *OKABE_ITO[:2]), strict=True))
+"""Methods under drift, without a server and for skewed labels are drawn beside FedAvg, Local and IFCA rather than those
+for uploads, whose colours they share."""
 
 
 def colour(method: str) -> str:
     """Return a method's colour, the same in every picture."""
     name = method_name(method)
-    known = COLOURS | DRIFT_COLOURS | GOSSIP_COLOURS
-    return known.get(name) or OTHERS[zlib.crc32(name.encode()) % len(OTHERS)]
+    known = COLOURS | DRIFT_COLOURS | GOSSIP_COLOURS | SKEW_COLOURS
+    return known.get(name.removesuffix(" (MiniLM)")) or OTHERS[zlib.crc32(name.encode()) % len(OTHERS)]
 
 
 def shade(index: int) -> str:

@@ -106,7 +106,7 @@ class Federation:
                 if observe is not None:
                     mine[i].seen = observe(self.worker, job, mine[i])
         rows = self.ranks.send_rows({i: t.row for i, t in mine.items()}, owners, self.layout.row)
-        light = {i: Trained(**{**vars(t), "row": None}) for i, t in mine.items()}
+        light = {i: t.light() for i, t in mine.items()}
         results = self.ranks.collect(light, len(jobs))
         for trained, row in zip(results, rows, strict=True):
             trained.row = row

@@ -49,6 +49,8 @@ class RoundLoop(Loop[S]):
         """Tell of one participant; its new model is measured on its test set unless all clients are measured."""
         shard, wire = self.fed.data.shard(trained.client, self._cycle(t)), self.fed.layout.row_bytes
         everyone = self.algorithm.measure == "all"
+        own = done.processed_of
+        processed = self.algorithm.processed(trained.size, self.fed) if own is None else own(i)
         return Exchange(
             time=self.time,
             client=trained.client,
@@ -63,7 +65,7 @@ class RoundLoop(Loop[S]):
             label=done.labels[i] if done.labels else None,
             uploaded=wire * _of(done.upload_models, i) + done.upload_bytes,
             downloaded=wire * _of(done.download_models, i) + done.download_bytes,
-            client_compute=3 * self.algorithm.processed(trained.size, self.fed) + done.forwards_of(i),
+            client_compute=3 * processed + done.forwards_of(i),
             extra=done.extra,
         )
 

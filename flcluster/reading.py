@@ -34,8 +34,8 @@ class Run:
         path = Path(path)
         summary = _read_summary(path / "summary.json")
         dataset, K, method = key_of(summary)
-        metrics = _read_columns(path / "metrics.csv", ("update",))
-        clients = _read_columns(path / "clients.csv", ("update", "client", "status"))
+        metrics = read_columns(path / "metrics.csv", ("update",))
+        clients = read_columns(path / "clients.csv", ("update", "client", "status"))
         return cls(path, summary, metrics, clients, f"{method} {dataset} K={K} seed={summary.get('seed', '?')}")
 
 
@@ -63,7 +63,8 @@ def _read_summary(path: Path) -> dict[str, Any]:
     return summary
 
 
-def _read_columns(path: Path, needed: Sequence[str]) -> dict[str, np.ndarray]:
+def read_columns(path: Path, needed: Sequence[str]) -> dict[str, np.ndarray]:
+    """Read a CSV file of numbers, column by column, some of which it must have; an empty cell is NaN."""
     header, *lines = list(csv.reader(_text(path).splitlines())) or [[]]
     if absent := [name for name in needed if name not in header]:
         raise UserError(f"{path} has no column {', '.join(absent)}: it is empty or corrupt; repeat that run.")

@@ -62,6 +62,8 @@ class Round:
     """What each participant sent and received besides models."""
     forwards_of: Callable[[int], int] = lambda i: 0
     """Forward passes (samples) of the i-th participant besides training."""
+    processed_of: Callable[[int], int] | None = None
+    """Samples that the i-th participant's training went through, where it was not the rounds' local training."""
     seconds: float = 1.0
     """How long it took, in virtual time."""
     lost: int = 0

@@ -66,12 +66,14 @@ class ActiveRun:
         self.loop.run_dir = exp.run_dir
         self.recorder = Recorder(exp.data.num_clients, exp.data.num_clusters, self.loop.extra_metrics)
         self.elapsed = 0.0
+        self.begun = exp.restored is not None
+        """Whether there is a checkpoint to go on from."""
         self.fed.note = self._note
         self.progress = RunProgress(exp.algorithm.title, self.loop.total, 0, enabled=self.main and exp.engine.progress)
 
     def _note(self, text: str) -> None:
         """Show what takes long before the first step; being told to stop then leaves nothing to go on from."""
-        if self.interrupt.reason is not None and self.exp.restored is None:
+        if self.interrupt.reason is not None and not self.begun:
             raise UserError(f"{self.interrupt.reason} before the first checkpoint: start the run anew")
         self.progress.note(text)
 
@@ -98,6 +100,7 @@ class ActiveRun:
             self.loggers = start_loggers(self.exp.loggers, self.exp.config) if self.main else []
             self._session()
             self.save()
+            self.begun = True
         else:
             self.restore(self.exp.restored)
             self.recorder.open(folder, self.exp.restored["recorder"]["positions"])

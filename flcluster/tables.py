@@ -18,6 +18,7 @@ METHODS = ("CDFL", "CCFL", "FedSoft-Async", "FedBuff", "CA2FL", "Local", "FedAvg
 DRIFT_METHODS: tuple[str, ...] = ("Fielding", "AlwaysRecluster", "MoveIndividuals", "StaticClustering", "SelectedOnly")
 DRIFT_METHODS += ("FlexCFL", "Auxo", "FedDrift")
 GOSSIP_METHODS = ("DFCA-GI", "DFCA-LI", "DFedAvgM", "FedSPD", "AsyncDFCA-GI", "AsyncDFCA-LI")
+SKEW_METHODS = ("FedProx", "SCAFFOLD", "FedGen", "FedDF", "FedAvg-FT", "AP-FL")
 """The order of methods in tables and pictures, first those for uploads; others follow by name."""
 
 METRICS = {"client_before": "client_acc_before", "client_after": "client_acc_after", "cluster": "cluster_acc"}
@@ -25,6 +26,9 @@ METRICS |= {"client": "client_acc_after", "cluster_trajectory_mean": "cluster_ac
 METRICS |= {"client_all": "client_acc", "client_all_last": "client_acc_last"}
 METRICS |= {name: name for name in ("heterogeneity", "reclusterings", "clusters", "coordinator_seconds", "lost")}
 METRICS |= {name: name for name in ("purity", "disagreement", "messages", "isolated", "ifca_style_acc")}
+METRICS |= {name: name for name in ("acc_global", "acc_local", "acc_global_dropouts", "acc_local_dropouts")}
+METRICS |= {f"friend_{name}": f"friend_{name}" for name in list(METRICS) if name.startswith("acc_")}
+METRICS |= {name: name for name in ("global_model_acc", "generator_loss")}
 METRICS |= {name: name for name in ("kl", "fresh_share", "deprecated_share", "refused", "updates", "wall_seconds")}
 METRICS |= {name: name for name in ("upload_bytes", "download_bytes", "client_compute", "server_compute")}
 """A metric's name in the rows (the papers' where they have it) and its key in a run's summary."""
@@ -45,7 +49,7 @@ class Row(NamedTuple):
 Summary = Mapping[str, Any]
 """A run's ``summary.json``."""
 Key = tuple[str, int, str]
-"""Dataset, number of clusters and method: runs that share it are repeats of each other."""
+"""Dataset (and who holds what of it), number of clusters and method: runs that share it are repeats of each other."""
 Groups = Mapping[Key, Sequence[Summary]]
 
 
@@ -54,16 +58,28 @@ def method_name(algorithm: str) -> str:
     return {"FedSoftAsync": "FedSoft-Async"}.get(algorithm, algorithm)
 
 
+def family(method: str) -> str:
+    """Return a method's name without what tells its variants apart.
+
+    >>> family("AP-FL (one-hot (control))")
+    'AP-FL'
+    """
+    return method.partition(" (")[0]
+
+
 def key_of(summary: Summary) -> Key:
-    """Return what a run is a repeat of."""
-    return str(summary["dataset"]), int(summary["num_clusters"]), method_name(summary["algorithm"])
+    """Return what a run is a repeat of; where clients differ in their labels, who holds what belongs to the dataset."""
+    dataset = str(summary["dataset"])
+    if summary.get("partition"):
+        dataset = f"{dataset}, {summary['partition']}, {summary.get('num_clients', '?')} clients"
+    return dataset, int(summary["num_clusters"]), method_name(summary["algorithm"])
 
 
 def order(key: Key) -> tuple[str, int, int, str]:
     """Sort key: by dataset, K, then the methods' fixed order."""
     dataset, K, method = key
-    known = METHODS + DRIFT_METHODS + GOSSIP_METHODS
-    return dataset, K, known.index(method) if method in known else len(known), method
+    known, name = METHODS + DRIFT_METHODS + GOSSIP_METHODS + SKEW_METHODS, family(method)
+    return dataset, K, known.index(name) if name in known else len(known), method
 
 
 def repeats(summaries: Iterable[Summary]) -> Groups:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
@@ -73,6 +73,10 @@ class Trained:
     seconds: float
     seen: dict[str, Any] = field(default_factory=dict)
     """What was observed of the trained row alone, where it was trained."""
+
+    def light(self) -> "Trained":
+        """Return this without its row."""
+        return replace(self, row=None)  # type: ignore[arg-type]
 
 
 Observe = Callable[["Worker", Job, Trained], dict[str, Any]]

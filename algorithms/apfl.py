@@ -1,0 +1,326 @@
+"""Asynchronous Personalized Federated Learning with a semantic generator (AP-FL)."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flcluster.algorithm import at_least
+from flcluster.averaging import counts
+from flcluster.bank import Table
+from flcluster.clock import Arrivals, Schedule, UniformArrivals, Workload
+from flcluster.errors import UserError
+from flcluster.federation import Federation
+from flcluster.modules import SemanticGenerator
+from flcluster.rounds import Round
+from flcluster.seeds import rng, torch_seed
+from flcluster.semantics import Semantics, ShippedNames
+from flcluster.worker import Job, Trained
+
+from .clustered import one_cluster
+from .distillation import class_weights, diversity_loss, generator_loss, taught_classes
+from .interpolation import SHARES, fedasync_step, friend_labels, friend_share, interpolated, sweep_table
+from .personal import Personal, PersonalState, usable
+from .pupil import Pupil
+from .synthesis import Synthetic, sample_file, supervised
+
+LESSON = 100
+"""Steps of the generator between two points where a run can stop."""
+
+
+@dataclass(frozen=True, eq=False)
+class APFLState(PersonalState):
+    """The global model, the generator, and what is known of friends."""
+
+    version: int = 0
+    """Uploads that the global model has taken in."""
+    versions: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    """The version of the global model that each client received last, ``[N]``."""
+    generator: dict[str, Any] = field(default_factory=dict)
+    """What the generator's pupil saves."""
+    generator_loss: float = float("nan")
+    """Mean loss of the generator's last lesson."""
+    sweep: Tensor = field(default_factory=lambda: torch.zeros(0))
+    """Accuracy with each of the friend's shares, on the global test set and a client's own, ``[N, shares, 2]``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class APFL(Personal[APFLState]):
+    """Global training, then a generator that clients' models teach, then a friend for every client, mixed with its own.
+
+    The generator sees classes as semantic vectors, so it can draw classes that only dropouts hold. A friend is the
+    global model trained on synthetic samples in a client's own label mix. Dropouts mix it with the global model
+    fine-tuned on their data, the others with their own last local model.
+    """
+
+    rounds: int = 50
+    """Rounds of global training; asynchronously, as many uploads as rounds would have had."""
+    local_epochs: int = 20
+    """Epochs of local training per round."""
+    batch_size: int = 50
+    """Batch size of local training, fine-tuning and friends."""
+    aggregation: Literal["async", "fedavg"] = "async"
+    """async: every upload moves the global model at once (FedAsync); fedavg: the mean of a round's models."""
+    arrivals: Arrivals = field(default_factory=UniformArrivals)
+    """Which client uploads when, asynchronously."""
+    server_lr: float = 0.6
+    """η: how far a fresh upload moves the global model, asynchronously."""
+    staleness_exponent: float = 0.5
+    """An upload that is s versions old moves it by η (1 + s)^−exponent."""
+    semantics: Semantics = field(default_factory=ShippedNames)
+    """What classes mean to the generator."""
+    noise_dim: int = 20
+    """Dimensions of the generator's noise."""
+    project_dim: int = 100
+    """Dimensions that a semantic vector is projected to."""
+    generator_steps: int = 2000
+    """Steps of training the generator."""
+    generator_batch: int = 50
+    """Synthetic samples per step."""
+    generator_lr: float = 2e-4
+    """Adam's learning rate for the generator."""
+    gamma: float = 0.5
+    """γ: weight of the teachers' loss; diversity has 1 − γ."""
+    div_norm: bool = True
+    """Divide distances of samples by the largest possible one; without, diversity outweighs the teachers."""
+    per_class: int = 600
+    """Synthetic samples that a friend learns from, per class that its client holds."""
+    friend_epochs: int = 20
+    """Epochs of training a friend."""
+    interpolation: float = 0.1
+    """λ: the paper has .01 for CIFAR and .1 for EMNIST and FashionMNIST."""
+    reading: Literal["friend", "literal"] = "friend"
+    """friend: λ is the friend's share (the paper's text); literal: it is the client's (its equation)."""
+
+    state_type: ClassVar[type] = APFLState
+    extra_names: ClassVar[tuple[str, ...]] = (
+        *("global_model_acc", "staleness", "generator_loss"),
+        *("friend_acc_global", "friend_acc_local", "friend_acc_global_dropouts", "friend_acc_local_dropouts"),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("noise_dim", "project_dim", "generator_batch", "per_class", "friend_epochs"):
+            at_least(name, getattr(self, name), 1)
+        at_least("generator_steps", self.generator_steps, 0)
+        at_least("staleness_exponent", self.staleness_exponent, 0)
+        for name in ("gamma", "interpolation"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"algorithm.{name} must be in [0, 1], got {getattr(self, name)}")
+        if not 0 < self.server_lr <= 1:
+            raise UserError(f"algorithm.server_lr must be in (0, 1], got {self.server_lr}")
+        if not self.generator_lr > 0:
+            raise UserError(f"algorithm.generator_lr must be above 0, got {self.generator_lr}")
+        if self.aggregation == "async" and self.devices is not None:
+            raise UserError(
+                "algorithm.devices times whole rounds: set algorithm.aggregation=fedavg, or choose algorithm.arrivals"
+            )
+
+    @property
+    def title(self) -> str:
+        """The paper's name, and what the generator knows of classes."""
+        return f"AP-FL ({self.semantics.title})"
+
+    @property
+    def described(self) -> dict[str, str]:
+        """Name the semantics and the kind of global training."""
+        return {"semantics": self.semantics.title, "aggregation": self.aggregation}
+
+    @property
+    def share(self) -> float:
+        """The friend's share in a personal model."""
+        return friend_share(self.interpolation, self.reading)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """All friend's shares that are tried: the usual ones and the configured one."""
+        return tuple(sorted({*SHARES, self.share}))
+
+    @property
+    def preparations(self) -> int:
+        """The generator's lessons."""
+        return -(-self.generator_steps // LESSON)
+
+    def init(self, fed: Federation) -> APFLState:
+        """One random model and a random generator; class names without a vector are found out now."""
+        first, N = one_cluster(self, fed), fed.data.num_clients
+        if self.aggregation == "async":
+            for client in fed.data.stays.tolist():
+                fed.table("held")[client] = first.models[0]
+        return APFLState(
+            **vars(first),
+            versions=torch.zeros(N, dtype=torch.int64),
+            generator=self.pupil(fed).save(),
+            sweep=torch.full((N, len(self.shares), 2), torch.nan, dtype=torch.float64),
+        )
+
+    # 1. the global model, and every client's own ----------------------------------------------------------------
+
+    def locals(self, fed: Federation) -> Table:
+        """Return the clients' last local models; a dropout's is the global model fine-tuned on its data."""
+        return fed.table("local")
+
+    def round(self, state: APFLState, t: int, fed: Federation) -> tuple[APFLState, Round]:
+        """Run a round, or take in as many uploads as it would have had."""
+        return super().round(state, t, fed) if self.aggregation == "fedavg" else self._uploads(state, t, fed)
+
+    def received(self, state: APFLState, results: Iterable[Trained], fed: Federation) -> Iterator[Trained]:
+        """Keep the local models."""
+        for result in results:
+            if counts(result):
+                self.locals(fed)[result.client] = result.row
+            yield result
+
+    def _uploads(self, state: APFLState, t: int, fed: Federation) -> tuple[APFLState, Round]:
+        """Let clients upload along the schedule; each trains from the model that it received at its last upload."""
+        size = self.wanted(fed)
+        schedule, first = self._schedule(size, fed), t * size
+        clients = schedule.clients[first : first + size].tolist()
+        held = fed.table("held")
+        trained: list[Trained] = []
+        stale: list[int] = []
+        for some in distinct_runs(clients):
+            at = first + len(trained)
+            jobs = [replace(self.job(m, held[m], t, fed), cycle=at + i) for i, m in enumerate(some)]
+            for result in self.received(state, fed.train(jobs, self.before(fed, t)), fed):
+                behind = state.version - int(state.versions[result.client])
+                if counts(result):
+                    state = self._taken_in(state, result, behind)
+                    held[result.client] = state.models[0]
+                    stale.append(behind)
+                trained.append(result.light())
+        ends = np.concatenate([[0.0], schedule.times])
+        done = Round(
+            trained,
+            row_of=lambda i: held[clients[i]],
+            seconds=float(ends[first + size] - ends[first]),
+            extra={"staleness": float(np.mean(stale))} if stale else {},
+        )
+        return state, done
+
+    def _schedule(self, size: int, fed: Federation) -> Schedule:
+        stays = fed.data.stays
+        work = Workload(fed.data.size, self.local_epochs, fed.layout.row_bytes)
+        return self.arrivals.schedule(len(stays), self.rounds * size, fed.seed, work.of(stays)).of(stays)
+
+    def _taken_in(self, state: APFLState, result: Trained, behind: int) -> APFLState:
+        model = fedasync_step(state.models[0], result.row, behind, self.server_lr, self.staleness_exponent)
+        versions = state.versions.clone()
+        versions[result.client] = state.version + 1
+        return replace(state, models=model[None], version=state.version + 1, versions=versions)
+
+    # 2. the generator -------------------------------------------------------------------------------------------
+
+    def pupil(self, fed: Federation) -> Pupil[SemanticGenerator]:
+        """Return the generator as it is before its first lesson."""
+        data = fed.data
+        vectors = torch.from_numpy(self.semantics.vectors(data.class_names, fed.seed))
+        pixels = {name: getattr(data, name, None) for name in ("mean", "std")}
+        with torch_seed(fed.seed, "generator"):
+            generator = SemanticGenerator(vectors, data.input_shape, self.noise_dim, self.project_dim, **pixels)
+        return Pupil(generator, fed, self.generator_lr)
+
+    def teachers(self, fed: Federation) -> tuple[list[int], Tensor]:
+        """Return the clients whose models teach, and how many samples of each class each has, ``[K, C]``."""
+        clients = [m for m in fed.data.stays.tolist() if m in self.locals(fed)]
+        held = fed.data.label_counts(np.array(clients, dtype=np.int64), self.rounds - 1)
+        return clients, torch.from_numpy(held)
+
+    def prepare(self, state: APFLState, at: int, fed: Federation) -> tuple[APFLState, Round]:
+        """Give the generator one lesson: samples that the clients' models recognise, as different as can be."""
+        clients, held = self.teachers(fed)
+        if not clients:
+            raise UserError("no client has trained, so nobody can teach the generator: raise algorithm.rounds")
+        pupil, draw = self.pupil(fed).load(state.generator), rng(fed.seed, "lesson", at)
+        generator, weights = pupil.module, class_weights(held).to(fed.device)
+        models = [self.locals(fed)[m] for m in clients]
+
+        def loss(y: Tensor) -> Tensor:
+            images = generator(generator.noise(len(y), draw), y)
+            recognised = supervised(generator.normalised(images), y, weights, models, fed)
+            return generator_loss(recognised, diversity_loss(images, y, self.div_norm), self.gamma)
+
+        steps = min(LESSON, self.generator_steps - at * LESSON)
+        if at == 0:
+            fed.note(f"training the generator: {self.generator_steps} steps, {len(clients)} teachers")
+        mean = pupil.learn(steps, self.generator_batch, taught_classes(held), draw, loss)
+        state = replace(state, generator=pupil.save(), generator_loss=mean)
+        return state, Round([], row_of=lambda i: state.models[0], seconds=0.0)
+
+    # 3. friends, and models that are part friend ----------------------------------------------------------------
+
+    def personalise(self, state: APFLState, clients: Sequence[int], fed: Federation) -> tuple[APFLState, Round]:
+        """Train friends, fine-tune the global model for those without a model of their own, and mix."""
+        pupil = self.pupil(fed).load(state.generator)
+        kept, own = self.locals(fed), self.own(fed)
+        friends, trained = fed.table("friend"), []
+        look = self.before(fed, self.rounds - 1)
+        for result in fed.train((self._friend(state, m, pupil.module, fed) for m in clients), look):
+            friends[result.client] = usable(result, otherwise=state.models[0])
+            trained.append(result.light())
+        alone = [m for m in clients if m in fed.data.dropouts or m not in kept]
+        for result in fed.train([self.finetuning(state, m, fed) for m in alone], look):
+            kept[result.client] = usable(result, otherwise=state.models[0])
+        sweep = state.sweep.clone()
+        for m in clients:
+            own[m] = interpolated(kept[m], friends[m], self.share)
+            sweep[m] = self._tried(kept[m], friends[m], m, fed)
+        done = self.trained_once(clients, trained, self.friend_epochs, fed)
+        return replace(state, sweep=sweep), replace(done, download_bytes=pupil.bytes)
+
+    def _friend(self, state: APFLState, client: int, generator: SemanticGenerator, fed: Federation) -> Job:
+        held = fed.data.label_counts(np.array([client]), self.rounds - 1)[0]
+        samples = Synthetic(generator, friend_labels(held, self.per_class), rng(fed.seed, "synthetic", client))
+        return Job(client, state.models[0], samples.view(), self.friend_epochs, self.batch_size, purpose="friend")
+
+    def _tried(self, own: Tensor, friend: Tensor, client: int, fed: Federation) -> Tensor:
+        """Return the accuracy with each of the friend's shares on both test sets, ``[shares, 2]``."""
+        rows = torch.stack([interpolated(own, friend, share) for share in self.shares]).to(fed.device)
+        tests = (fed.data.global_test(), fed.data.shard(client, self.rounds - 1).test)
+        found = [
+            torch.full((len(rows),), torch.nan) if test is None else fed.per_sample(rows, test)[:, 1].mean(1).cpu()
+            for test in tests
+        ]
+        return torch.stack(found, dim=1).double()
+
+    # what is measured -------------------------------------------------------------------------------------------
+
+    def measures(self, state: APFLState, t: int, fed: Federation) -> dict[str, float]:
+        """Add the generator's loss, and how good friends are by themselves."""
+        friends = state.sweep[:, self.shares.index(1.0)]
+        found = {"generator_loss": state.generator_loss}
+        for group, clients in (("", fed.data.stays.tolist()), ("_dropouts", list(fed.data.dropouts))):
+            means = friends[clients].nanmean(0).tolist()
+            found |= {f"friend_acc_global{group}": means[0], f"friend_acc_local{group}": means[1]}
+        return {**super().measures(state, t, fed), **found}
+
+    def files(self, state: APFLState, position: int, fed: Federation) -> dict[str, str | bytes]:
+        """Leave the sweep over the friend's share and some synthetic samples behind."""
+        found: dict[str, str | bytes] = {}
+        if state.done:
+            found["interpolation.csv"] = sweep_table(state.sweep, self.shares, fed.data.dropouts)
+        if position > self.rounds:
+            generator = self.pupil(fed).load(state.generator).module
+            seen = self.teachers(fed)[1].sum(0) > 0
+            found["synthetic.npz"] = sample_file(generator, fed.data.class_names, seen, fed.seed)
+        return found
+
+
+def distinct_runs(clients: Sequence[int]) -> Iterator[list[int]]:
+    """Cut a sequence of clients where one comes again: who uploads once only can train before all others upload.
+
+    Example:
+        >>> list(distinct_runs([2, 0, 2, 2, 1]))
+        [[2, 0], [2], [2, 1]]
+    """
+    run: list[int] = []
+    for client in clients:
+        if client in run:
+            yield run
+            run = []
+        run.append(client)
+    if run:
+        yield run
