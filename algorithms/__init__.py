@@ -1,6 +1,7 @@
 """Methods, one file each; a ``class_path`` (or the bare class name) in a config picks one."""
 
 from .aggregation import Average, QFair, Yogi
+from .apfl import APFL
 from .auxo import Auxo
 from .ca2fl import CA2FL
 from .cdfl import CCFL, CDFL
@@ -8,8 +9,11 @@ from .dfca import DFCA
 from .dfca_async import AsyncDFCA
 from .dfedavgm import DFedAvgM
 from .fedavg import FedAvg, FedProx, FedYogi, QFedAvg
+from .fedavg_ft import FedAvgFT
 from .fedbuff import FedBuff
+from .feddf import FedDF
 from .feddrift import FedDrift
+from .fedgen import FedGen
 from .fedsoft import FedSoftAsync
 from .fedspd import FedSPD
 from .fielding import Fielding
@@ -17,9 +21,12 @@ from .fielding_ablations import AlwaysRecluster, MoveIndividuals, SelectedOnly, 
 from .flexcfl import FlexCFL
 from .ifca import IFCA
 from .local import Local
+from .local_rounds import LocalRounds
+from .scaffold import Scaffold
 from .selection import DistanceSelection, Oort, RandomSelection
 
 __all__ = [
+    "APFL",
     "CA2FL",
     "CCFL",
     "CDFL",
@@ -32,8 +39,11 @@ __all__ = [
     "DFedAvgM",
     "DistanceSelection",
     "FedAvg",
+    "FedAvgFT",
     "FedBuff",
+    "FedDF",
     "FedDrift",
+    "FedGen",
     "FedProx",
     "FedSPD",
     "FedSoftAsync",
@@ -41,11 +51,13 @@ __all__ = [
     "Fielding",
     "FlexCFL",
     "Local",
+    "LocalRounds",
     "MoveIndividuals",
     "Oort",
     "QFair",
     "QFedAvg",
     "RandomSelection",
+    "Scaffold",
     "SelectedOnly",
     "StaticClustering",
     "Yogi",

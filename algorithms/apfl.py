@@ -53,7 +53,7 @@ class APFL(Personal[APFLState]):
 
     The generator sees classes as semantic vectors, so it can draw classes that only dropouts hold. A friend is the
     global model trained on synthetic samples in a client's own label mix. Dropouts mix it with the global model
-    fine-tuned on their data, the others with their own last local model.
+    fine-tuned on their data, the others with their last local model or the global one.
     """
 
     rounds: int = 50
@@ -76,6 +76,8 @@ class APFL(Personal[APFLState]):
     """Dimensions of the generator's noise."""
     project_dim: int = 100
     """Dimensions that a semantic vector is projected to."""
+    generator_hidden: int = 128
+    """Channels of the generator's first convolution; its work grows with their square."""
     generator_steps: int = 2000
     """Steps of training the generator."""
     generator_batch: int = 50
@@ -92,6 +94,9 @@ class APFL(Personal[APFLState]):
     """Epochs of training a friend."""
     interpolation: float = 0.1
     """λ: the paper has .01 for CIFAR and .1 for EMNIST and FashionMNIST."""
+    mix_with: Literal["local", "global"] = "local"
+    """What clients that stay mix their friends with: their last local model, or the global one. The paper calls it the
+    client model, and says that the global model is sent out for this step."""
     reading: Literal["friend", "literal"] = "friend"
     """friend: λ is the friend's share (the paper's text); literal: it is the client's (its equation)."""
 
@@ -106,6 +111,7 @@ class APFL(Personal[APFLState]):
         for name in ("noise_dim", "project_dim", "generator_batch", "per_class", "friend_epochs"):
             at_least(name, getattr(self, name), 1)
         at_least("generator_steps", self.generator_steps, 0)
+        at_least("generator_hidden", self.generator_hidden, 2)
         at_least("staleness_exponent", self.staleness_exponent, 0)
         for name in ("gamma", "interpolation"):
             if not 0 <= getattr(self, name) <= 1:
@@ -160,7 +166,7 @@ class APFL(Personal[APFLState]):
     # 1. the global model, and every client's own ----------------------------------------------------------------
 
     def locals(self, fed: Federation) -> Table:
-        """Return the clients' last local models; a dropout's is the global model fine-tuned on its data."""
+        """Return the last local models of clients that took part."""
         return fed.table("local")
 
     def round(self, state: APFLState, t: int, fed: Federation) -> tuple[APFLState, Round]:
@@ -220,8 +226,10 @@ class APFL(Personal[APFLState]):
         vectors = torch.from_numpy(self.semantics.vectors(data.class_names, fed.seed))
         pixels = {name: getattr(data, name, None) for name in ("mean", "std")}
         with torch_seed(fed.seed, "generator"):
-            generator = SemanticGenerator(vectors, data.input_shape, self.noise_dim, self.project_dim, **pixels)
-        return Pupil(generator, fed, self.generator_lr)
+            generator = SemanticGenerator(
+                vectors, data.input_shape, self.noise_dim, self.project_dim, self.generator_hidden, **pixels
+            )
+        return Pupil(generator.to(memory_format=torch.channels_last), fed, self.generator_lr)
 
     def teachers(self, fed: Federation) -> tuple[list[int], Tensor]:
         """Return the clients whose models teach, and how many samples of each class each has, ``[K, C]``."""
@@ -255,19 +263,20 @@ class APFL(Personal[APFLState]):
     def personalise(self, state: APFLState, clients: Sequence[int], fed: Federation) -> tuple[APFLState, Round]:
         """Train friends, fine-tune the global model for those without a model of their own, and mix."""
         pupil = self.pupil(fed).load(state.generator)
-        kept, own = self.locals(fed), self.own(fed)
-        friends, trained = fed.table("friend"), []
         look = self.before(fed, self.rounds - 1)
+        friends, trained = fed.table("friend"), []
         for result in fed.train((self._friend(state, m, pupil.module, fed) for m in clients), look):
             friends[result.client] = usable(result, otherwise=state.models[0])
             trained.append(result.light())
-        alone = [m for m in clients if m in fed.data.dropouts or m not in kept]
+        kept, localised = self.locals(fed), fed.table("localised")
+        alone = [m for m in clients if m not in kept]
         for result in fed.train([self.finetuning(state, m, fed) for m in alone], look):
-            kept[result.client] = usable(result, otherwise=state.models[0])
-        sweep = state.sweep.clone()
+            localised[result.client] = usable(result, otherwise=state.models[0])
+        own, sweep = self.own(fed), state.sweep.clone()
         for m in clients:
-            own[m] = interpolated(kept[m], friends[m], self.share)
-            sweep[m] = self._tried(kept[m], friends[m], m, fed)
+            base = localised[m] if m in alone else kept[m] if self.mix_with == "local" else state.models[0]
+            own[m] = interpolated(base, friends[m], self.share)
+            sweep[m] = self._tried(base, friends[m], m, fed)
         done = self.trained_once(clients, trained, self.friend_epochs, fed)
         return replace(state, sweep=sweep), replace(done, download_bytes=pupil.bytes)
 
@@ -281,10 +290,10 @@ class APFL(Personal[APFLState]):
         rows = torch.stack([interpolated(own, friend, share) for share in self.shares]).to(fed.device)
         tests = (fed.data.global_test(), fed.data.shard(client, self.rounds - 1).test)
         found = [
-            torch.full((len(rows),), torch.nan) if test is None else fed.per_sample(rows, test)[:, 1].mean(1).cpu()
+            torch.full((len(rows),), torch.nan, dtype=torch.float64) if test is None else fed.per_sample(rows, test)[:, 1].cpu().double().mean(1)
             for test in tests
         ]
-        return torch.stack(found, dim=1).double()
+        return torch.stack(found, dim=1)
 
     # what is measured -------------------------------------------------------------------------------------------
 

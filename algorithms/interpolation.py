@@ -25,7 +25,7 @@ def friend_share(coefficient: float, reading: str) -> float:
 
     The paper's text calls λ the confidence in the friend; its equation gives λ to the client's model.
     """
-    return coefficient if reading == "friend" else 1 - coefficient
+    return coefficient if reading == "friend" else round(1 - coefficient, 12)
 
 
 def friend_labels(counts: NDArray[np.int64], per_class: int) -> Tensor:

@@ -37,6 +37,11 @@ class Dirichlet(Partition):
         _check_alpha(self.alpha)
         check_count("min_samples", self.min_samples)
 
+    @property
+    def title(self) -> str:
+        """Its name and alpha."""
+        return f"{'balanced ' if self.balanced else ''}Dirichlet({self.alpha:g})"
+
     def draw(self, samples: Samples, num_clients: int, rng: np.random.Generator) -> Ints:
         """Draw how many of each class each client holds, and then which."""
         _check_enough(self.min_samples, num_clients, len(samples.labels))
@@ -67,6 +72,11 @@ class QuantitySkew(Partition):
     def __post_init__(self) -> None:
         _check_alpha(self.alpha)
         check_count("min_samples", self.min_samples)
+
+    @property
+    def title(self) -> str:
+        """Its name and alpha."""
+        return f"QuantitySkew({self.alpha:g})"
 
     def draw(self, samples: Samples, num_clients: int, rng: np.random.Generator) -> Ints:
         """Draw sizes, and deal shuffled samples."""

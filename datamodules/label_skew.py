@@ -103,6 +103,17 @@ class LabelSkewDataModule(FederatedDataModule):
         """Classes that no client but dropouts holds, ascending."""
         return np.flatnonzero(~self._drawn[1].counts[self.stays].any(axis=0)).tolist()
 
+    @property
+    def described(self) -> dict[str, str]:
+        """Say for a run's summary who holds which labels, and which classes only dropouts hold."""
+        told = [self.partition.title]
+        if self._dropouts.clients != tuple(self.partition.dropouts):
+            told.append(f"dropouts {' '.join(map(str, self._dropouts.clients)) or 'none'}")
+        if self._dropouts.monopolies:
+            told.append(f"monopolies {' '.join(map(str, self._dropouts.monopolies))}")
+        missing = [self.class_names[label] for label in self.missing_classes]
+        return {"partition": ", ".join(told), "missing_classes": ", ".join(missing)}
+
     def prepare_data(self) -> None:
         """Download both splits if asked to."""
         if self.download:

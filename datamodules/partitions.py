@@ -35,6 +35,11 @@ class Partition(ABC):
     """Divides samples among clients. Holds hyper-parameters only; a partition of your own implements :meth:`draw`."""
 
     @property
+    def title(self) -> str:
+        """What tables call it, with what matters most."""
+        return type(self).__name__
+
+    @property
     def dropouts(self) -> tuple[int, ...]:
         """Clients that this partition means to drop out of training."""
         return ()
@@ -83,6 +88,11 @@ class Shards(Partition):
 
     def __post_init__(self) -> None:
         check_count("per_client", self.per_client)
+
+    @property
+    def title(self) -> str:
+        """Its name and the number of shards."""
+        return f"Shards({self.per_client})"
 
     def draw(self, samples: Samples, num_clients: int, rng: np.random.Generator) -> Ints:
         """Sort by label, at random among equals, and deal the shards."""

@@ -36,6 +36,11 @@ class Pathological(Partition):
             raise UserError(f"data.partition.classes_per_client is {self.classes_per_client}: it must be at least 1")
 
     @property
+    def title(self) -> str:
+        """Its name and κ."""
+        return f"Pathological({self.classes_per_client if self.table is None else 'table'})"
+
+    @property
     def says_who(self) -> bool:
         """Whether there is a table."""
         return self.table is not None
@@ -68,6 +73,11 @@ class APFLTable1(Partition):
 
     missing: Literal[10, 20] = 20
     """Per cent of the classes that only the dropout holds."""
+
+    @property
+    def title(self) -> str:
+        """The table and what it misses."""
+        return f"AP-FL Table 1 ({self.missing} % missing)"
 
     @property
     def dropouts(self) -> tuple[int, ...]:

@@ -1,13 +1,15 @@
 """Our rows beside those that the papers print for the same dataset, K and method."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from flcluster import beside_apfl
 from flcluster.tables import (
     OURS,
     Groups,
     Key,
     Row,
+    Summary,
     markdown_table,
     mean_std,
     method_name,
@@ -18,14 +20,42 @@ from flcluster.tables import (
 
 PAPERS = {"CDFL paper": ("cdfl_table1",), "CCFL paper": ("ccfl_table1",), "DFCA paper": ("dfca_table1", "dfca_table2")}
 """How a paper is called in our tables, and the tables of it that have results by dataset, K and method."""
+SOURCES = (OURS, *PAPERS, beside_apfl.PAPER)
+SKEW = {"Global test": "acc_global", "Local test": "acc_local", "Friends, global test": "friend_acc_global"}
+SKEW |= {f"{title}, dropouts": f"{metric}_dropouts" for title, metric in SKEW.items()}
+"""What is compared where clients differ in their labels."""
 
 
-def paper_rows(dataset: str, K: int, method: str) -> list[Row]:
-    """Return what the papers print for a dataset, K and method; accepts our class names too."""
+def paper_rows(
+    dataset: str, K: int, method: str, summary: Summary | None = None, names: Collection[str] | None = None
+) -> list[Row]:
+    """Return what the papers print for a dataset, K and method; accepts our class names too.
+
+    Args:
+        dataset: Of the key of a run, like K and method.
+        K: Number of clusters.
+        method: Name of the method.
+        summary: That of the run, which tells all that AP-FL's tables ask; without it they are left out.
+        names: The tables to look in; all if not given.
+    """
     wanted = (dataset, K, method_name(method))
-    lines = [(paper, line) for paper, names in PAPERS.items() for name in names for line in read_table(name)]
+    lines = [
+        (paper, line)
+        for paper, tables in PAPERS.items()
+        for name in tables
+        if names is None or name in names
+        for line in read_table(name)
+    ]
     rows = [_percent_row(line, paper) if "mean_pct" in line else _share_row(line, paper) for paper, line in lines]
-    return [row for row in rows if row[:3] == wanted]
+    found = [row for row in rows if row[:3] == wanted]
+    if summary is None:
+        return found
+    return found + beside_apfl.apfl_rows(wanted, summary, beside_apfl.TABLES if names is None else names)
+
+
+def notes(rows: Iterable[Row]) -> str:
+    """Return what must be known of some rows' sources, as a sentence to follow others."""
+    return f" {beside_apfl.NOTE}." if any(row.source == beside_apfl.PAPER for row in rows) else ""
 
 
 def _share_row(line: Mapping[str, str], paper: str) -> Row:
@@ -40,8 +70,8 @@ def _percent_row(line: Mapping[str, str], paper: str) -> Row:
 
 
 def finer_digits(source: str) -> int:
-    """Return how many digits more a paper prints of its deviations than of its means."""
-    return 1 if source == "DFCA paper" else 0
+    """Return how many digits more of a paper's deviations are shown than of its means."""
+    return 1 if source in ("DFCA paper", beside_apfl.PAPER) else 0
 
 
 def markdown(groups: Groups, rows: Iterable[Row]) -> str:
@@ -58,11 +88,13 @@ def _markdown_cells(groups: Groups, key: Key, rows: Mapping[Any, Row]) -> dict[s
         return plus_minus(scale * row.mean, scale * row.std, digits, finer_digits(source)) if row else ""
 
     cells = {"Dataset": key[0], "K": str(key[1]), "Method": key[2], "Runs": str(len(groups[key]))}
-    cells |= {f"All clients ({source})": cell("client_all", source) for source in (OURS, *PAPERS)}
+    cells |= {f"{title} ({source})": cell(metric, source) for title, metric in SKEW.items() for source in SOURCES}
+    cells |= {"Global model, global test (ours)": cell("global_model_acc")}
+    cells |= {f"All clients ({source})": cell("client_all", source) for source in SOURCES}
     cells |= {"All clients, last 5 rows (ours)": cell("client_all_last"), "Purity (ours)": cell("purity")}
     for title, metric in (("Client before", "client_before"), ("Client after", "client_after"), ("Cluster", "cluster")):
         metric = "client" if key[2] == "Local" and metric == "client_after" else metric
-        cells |= {f"{title} ({source})": cell(metric, source) for source in (OURS, *PAPERS)}
+        cells |= {f"{title} ({source})": cell(metric, source) for source in SOURCES}
     cells |= {"Heterogeneity (ours)": cell("heterogeneity"), "Re-clusterings (ours)": cell("reclusterings", digits=1)}
     shares = {name: cell(f"{name.lower()}_share", scale=100, digits=1) for name in ("Fresh", "Deprecated")}
     cells |= {"KL (ours)": cell("kl"), **{f"{name} % (ours)": share for name, share in shares.items()}}

@@ -137,6 +137,11 @@ class FederatedDataModule(LightningDataModule, ABC):
         """What the classes are called, by label."""
         return tuple(f"class {label}" for label in range(self.num_classes))
 
+    @property
+    def described(self) -> dict[str, str]:
+        """Return what a result must name besides the dataset, for the run's summary: how it was divided, say."""
+        return {}
+
     @abstractmethod
     def size(self, client: int, cycle: int = 0) -> int:
         """Return the number of training samples of a client, without drawing them."""

@@ -11,10 +11,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from flcluster.curves import has
 from flcluster.drawing import colour, legend, save, shade, tidy
 from flcluster.drift_figures import drift_figure
 from flcluster.network_figures import network_figure
 from flcluster.reading import Run
+from flcluster.synthetic_figures import interpolation_figure, synthetic_figure
 from flcluster.tables import Key, key_of, mean_std, number, order, ratios, repeats
 
 Values = Mapping[Key, tuple[float, float]]
@@ -32,9 +34,13 @@ def accuracy_figure(runs: Sequence[Run]) -> Figure | None:
     figure = Figure(figsize=(10, 3.9 * max(len(settings), 1) + 0.6), layout="constrained")
     for i, (dataset, K) in enumerate(settings):
         left, right = (figure.add_subplot(len(settings), 2, 2 * i + j) for j in (1, 2))
+        here = [run for run in runs if key_of(run.summary)[:2] == (dataset, K)]
+        if any(has(run, "acc_global") for run in here):
+            _both_tests(left, right, dataset, here)
+            continue
         tidy(left, f"{dataset}, K = {K}: clients", "updates (server epochs)", "client accuracy")
         tidy(right, f"{dataset}, K = {K}: cluster models", "updates (server epochs)", "mean cluster accuracy")
-        for run in (run for run in runs if key_of(run.summary)[:2] == (dataset, K)):
+        for run in here:
             _client_lines(left, run)
             _line(right, run, "cluster_acc", "-")
         if not right.lines:
@@ -44,10 +50,22 @@ def accuracy_figure(runs: Sequence[Run]) -> Figure | None:
     grey = partial(Line2D, [], [], color="0.4")
     drawn = [str(line.get_label()).rpartition(" ")[2] for axes in figure.axes for line in axes.lines]
     handles += [grey(linewidth=2.2, label="mean over all clients")] if "client_acc" in drawn else []
-    if {"client_acc_after", "client_acc_before"} & set(drawn) or "client_acc" not in drawn:
+    if {"acc_local_dropouts", "acc_global_dropouts"} & set(drawn):
+        handles += [grey(linestyle="-", label="clients that stay"), grey(linestyle="--", label="dropouts")]
+    if {"client_acc_after", "client_acc_before"} & set(drawn) or not {"client_acc", "acc_global"} & set(drawn):
         handles += [grey(linestyle="-", label="client after"), grey(linestyle="--", label="client before")]
     legend(figure, handles)
     return figure if drawn else None
+
+
+def _both_tests(left: Axes, right: Axes, dataset: str, runs: Sequence[Run]) -> None:
+    """Draw how good clients' models are on their own test data and on all classes alike, dropouts' dashed."""
+    for axes, name, where in ((left, "acc_local", "clients' own test data"), (right, "acc_global", "global test set")):
+        tidy(axes, f"{dataset}\n{where}", "updates (server epochs)", "mean accuracy")
+        axes.title.set_fontsize(10)
+        for run in runs:
+            _line(axes, run, name, "-")
+            _line(axes, run, f"{name}_dropouts", "--")
 
 
 def _client_lines(axes: Axes, run: Run) -> None:
@@ -177,5 +195,7 @@ def _bars(axes: Axes, values: Values) -> None:
 def run_pictures(run: Run) -> list[Path]:
     """Draw a run into its own directory; return the pictures that had something to show."""
     drawn = [accuracy_over_time([run], run.path / "accuracy.png"), mixtures(run, run.path / "mixtures.png")]
-    drawn += [save(drift_figure(run), run.path / "drift.png"), save(network_figure(run), run.path / "network.png")]
+    others = {"drift": drift_figure, "network": network_figure}
+    others |= {"synthetic": synthetic_figure, "interpolation": interpolation_figure}
+    drawn += [save(figure(run), run.path / f"{name}.png") for name, figure in others.items()]
     return [path for path in drawn if path is not None]

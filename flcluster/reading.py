@@ -36,7 +36,8 @@ class Run:
         dataset, K, method = key_of(summary)
         metrics = read_columns(path / "metrics.csv", ("update",))
         clients = read_columns(path / "clients.csv", ("update", "client", "status"))
-        return cls(path, summary, metrics, clients, f"{method} {dataset} K={K} seed={summary.get('seed', '?')}")
+        where = dataset if summary.get("partition") else f"{dataset} K={K}"
+        return cls(path, summary, metrics, clients, f"{method} {where} seed={summary.get('seed', '?')}")
 
 
 def _text(path: Path) -> str:

@@ -24,7 +24,11 @@ BASE = "Download: per update, relative to CDFL (to CCFL where CDFL was not run).
 
 ACCURACIES = {"All\nclients": "client_acc", "Client\nbefore": "client_acc_before", "Client\nafter": "client_acc_after"}
 ACCURACIES |= {"Cluster": "cluster_acc"}
-COLUMNS = ("Method", "Dataset", "K", "Clients", "Updates", *ACCURACIES, "Purity", "Hetero-\ngeneity")
+SKEW = {"Global\ntest": "acc_global", "Local\ntest": "acc_local", "Friends": "friend_acc_global"}
+SKEW |= {"Dropouts,\nglobal": "acc_global_dropouts", "Dropouts,\nlocal": "acc_local_dropouts"}
+SKEW |= {"Dropouts'\nfriends": "friend_acc_global_dropouts"}
+"""Columns of runs whose clients differ in their labels; friends on the global test set."""
+COLUMNS = ("Method", "Dataset", "K", "Clients", "Updates", *SKEW, *ACCURACIES, "Purity", "Hetero-\ngeneity")
 COLUMNS += ("Re-clus-\nterings", "KL", "Fresh\n%", "Depr.\n%", "Downl.\n/ CDFL", "Time")
 
 
@@ -42,16 +46,17 @@ def summary_table(runs: Sequence[Run]) -> Table:
     table = Table(title="Runs", box=box.SIMPLE_HEAD, padding=0, caption_justify="left")
     table.caption = f"Bright rows: OURS (± across a run's clients). Dim rows: printed in the PAPER ({SPREADS})."
     rows: list[tuple[dict[str, str], str | None]] = []
-    groups = tables.repeats(run.summary for run in runs)
+    groups, found = tables.repeats(run.summary for run in runs), list[Row]()
     for key, group in groups.items():
         for summary, download in zip(group, tables.ratios(groups, key, "download_bytes"), strict=True):
             rows.append((_run_cells(key, summary, plus_minus(download, digits=2)), None))
-        printed = beside.paper_rows(*key)
+        printed = beside.paper_rows(*key, group[0])
+        found += printed
         rows += [(_paper_cells(key, paper, printed), "dim") for paper in dict.fromkeys(row.source for row in printed)]
     none = {"", "0.0"} if all(run.summary.get("client_acc") is not None for run in runs) else {""}
     shown = [title for title in COLUMNS if any(cells.get(title, "") not in none for cells, _ in rows)]
-    if "Downl.\n/ CDFL" in shown:
-        table.caption += f" {BASE}"
+    table.caption += f" {BASE}" if "Downl.\n/ CDFL" in shown else ""
+    table.caption += beside.notes(found)
     for title in shown:
         side: Literal["left", "right"] = "left" if title in ("Method", "Dataset") else "right"
         table.add_column(title, justify=side, overflow="fold", no_wrap=title == "Method")
@@ -67,7 +72,7 @@ def _run_cells(key: Key, summary: Summary, download: str) -> dict[str, str]:
     cells = {"Method": escape(key[2]), "Dataset": escape(key[0]), "K": str(key[1])}
     sizes = {"Clients": "num_clients", "Updates": "updates"}
     cells |= {title: "" if summary.get(name) is None else str(summary[name]) for title, name in sizes.items()}
-    for title, name in ACCURACIES.items():
+    for title, name in (SKEW | ACCURACIES).items():
         cells[title] = plus_minus(number(summary, name), number(summary, f"{name}_std"))
     cells |= {"Purity": plus_minus(number(summary, "purity"))}
     cells |= {"Hetero-\ngeneity": plus_minus(number(summary, "heterogeneity"))}
@@ -84,6 +89,7 @@ def _paper_cells(key: Key, paper: str, rows: Iterable[Row]) -> dict[str, str]:
     cells = {"Method": f" {paper}", "Dataset": key[0], "K": str(key[1]), "Cluster": cell.get("cluster", "")}
     after = cell.get("client_after", cell.get("client", ""))
     cells |= {"All\nclients": cell.get("client_all", "")}
+    cells |= {title: cell.get(name, "") for title, name in SKEW.items()}
     return cells | {"Client\nbefore": cell.get("client_before", ""), "Client\nafter": after}
 
 
@@ -94,11 +100,12 @@ def write_report(runs: Sequence[Run], out_dir: str | Path) -> list[Path]:
     out = Path(out_dir)
     out.mkdir(parents=True, exist_ok=True)
     groups = tables.repeats(run.summary for run in runs)
-    rows = tables.our_rows(groups) + [row for key in groups for row in beside.paper_rows(*key)]
+    rows = tables.our_rows(groups) + [row for key, group in groups.items() for row in beside.paper_rows(*key, group[0])]
     tables.write_rows(sorted(rows, key=lambda row: tables.order(row[:3])), out / "report.csv")
     pictures = _pictures(runs, out)
     lines = ["# Runs beside the papers", "", beside.markdown(groups, rows), ""]
     lines += [f"Columns marked *ours* are measured here, mean ± standard deviation over runs. {SPREADS}. {BASE}"]
+    lines[-1] += beside.notes(rows)
     lines += ["", *(f"- {note}" for note in tables.cautions(groups)), ""]
     lines += [f"![{picture.stem}]({picture.name})\n" for picture in pictures]
     lines += ["## Runs", "", *(f"- {run.label}: `{run.path}`" for run in runs), ""]

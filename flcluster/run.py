@@ -179,6 +179,7 @@ class ActiveRun:
             "algorithm": exp.algorithm.title,
             **exp.algorithm.described,
             "dataset": exp.data.name,
+            **exp.data.described,
             "num_clusters": exp.data.num_clusters,
             "num_clients": exp.data.num_clients,
             "seed": exp.seed,

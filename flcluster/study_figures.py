@@ -15,6 +15,7 @@ from flcluster.drift_figures import draw_sizes
 from flcluster.reading import Run
 from flcluster.study_against import against_figure
 from flcluster.study_file import Picture, Study
+from flcluster.study_groups import groups_figure
 from flcluster.study_values import Runs, over_seeds
 from flcluster.tables import mean_std
 
@@ -184,6 +185,8 @@ def sizes_figure(study: Study, picture: Picture, runs: Runs) -> Figure | None:
 
 def bars_figure(study: Study, picture: Picture, runs: Runs) -> Figure | None:
     """Draw one column of the table as bars, one a variant, with a standard deviation over seeds."""
+    if picture.groups:
+        return groups_figure(study, picture, runs)
     (y,) = picture.columns
     values = {name: mean_std(over_seeds(study, runs, name, y)) for name in _chosen(study, picture, runs)}
     values = {name: pair for name, pair in values.items() if math.isfinite(pair[0])}

@@ -1,8 +1,9 @@
 """A study as its file tells it: variants of one configuration, and what to draw and tabulate from their runs."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,16 @@ import yaml
 
 from flcluster.errors import UserError
 from flcluster.files import slug
+from flcluster.reading import Run
 from flcluster.study_keys import check_keys, list_at, made, names_in
-from flcluster.study_series import series
+from flcluster.study_series import grouped, series
 from flcluster.tables import list_tables
 
 KINDS = ("lines", "difference", "sizes", "bars", "against")
 RELATIVE = ("tta", "speedup", "gain", "target")
 """Columns that compare a variant with its target."""
+Runs = Mapping[str, Mapping[int, Run]]
+"""The runs of a study that are there: variant -> seed -> run."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,9 @@ class Picture:
     """Columns of metrics, or of the table for bars and against; several y get a panel each."""
     of: tuple[str, ...] = ()
     """The variants drawn; all if not given."""
+    groups: tuple[str, ...] = ()
+    """For bars: those of variants whose names end alike stand together, e.g. [alpha = 0.1, alpha = 0.5]; what is before
+    that is the bar's name."""
     target: bool = False
     """Whether lines show the target, and when each variant reaches it."""
     title: str = ""
@@ -90,7 +97,7 @@ class Study:
     figures: tuple[Picture, ...]
     table: tuple[str, ...]
     paper: tuple[str, ...]
-    """Names of the papers' tables shown below ours."""
+    """Names of the papers' tables shown below ours; what they print for a run's setting also stands beside it."""
 
 
 def read_study(path: Path) -> Study:
@@ -189,7 +196,8 @@ def _baselines(tree: Any) -> dict[str, str]:
 
 
 def _picture(tree: Any, where: str, variants: Iterable[str]) -> Picture:
-    picture = made(Picture, tree, where, ("kind",), of=lambda of: names_in(of, f"{where}.of"))
+    names = {key: partial(names_in, where=f"{where}.{key}") for key in ("of", "groups")}
+    picture = made(Picture, tree, where, ("kind",), **names)
     if picture.kind not in KINDS:
         raise UserError(f"{where}.kind must be one of {', '.join(KINDS)}, got {picture.kind!r}")
     _are_variants(picture.of, variants, f"{where}.of")
@@ -197,7 +205,18 @@ def _picture(tree: Any, where: str, variants: Iterable[str]) -> Picture:
         raise UserError(f"{where}: a difference needs of: [A, B], the two variants (A minus B)")
     if picture.kind in ("difference", "bars") and len(picture.columns) != 1:
         raise UserError(f"{where}: kind {picture.kind} takes one y, got {', '.join(picture.columns)}")
+    if picture.groups:
+        _check_groups(picture, where, variants)
     return picture
+
+
+def _check_groups(picture: Picture, where: str, variants: Iterable[str]) -> None:
+    if picture.kind != "bars":
+        raise UserError(f"{where}: groups are for kind bars, not {picture.kind}")
+    try:
+        grouped(picture.of or list(variants), picture.groups)
+    except UserError as error:
+        raise UserError(f"{where}.groups: {error}") from None
 
 
 def _are_variants(names: Iterable[str], variants: Iterable[str], where: str) -> None:

@@ -1,4 +1,4 @@
-"""Which variants of a study make up one line where a setting of theirs runs along a figure's x axis."""
+"""Which variants of a study make up one line along a setting of theirs, or one bar in each of several groups."""
 
 import math
 import re
@@ -58,6 +58,24 @@ def series(common: Settings, variants: Mapping[str, Settings], path: str) -> tup
         if twice := [(a, b) for (x, a), (y, b) in pairwise(line) if x == y]:
             raise UserError(f"{twice[0][0]!r} and {twice[0][1]!r} would be one point of one line; name them apart")
     return lines, [name for name, value in values.items() if value is None]
+
+
+def grouped(variants: Sequence[str], groups: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Sort variants into groups by the ends of their names: name of a bar -> group -> variant.
+
+    >>> grouped(["FedAvg, 5 clients", "AP-FL, 5 clients"], ["5 clients"])
+    {'FedAvg': {'5 clients': 'FedAvg, 5 clients'}, 'AP-FL': {'5 clients': 'AP-FL, 5 clients'}}
+    """
+    bars: dict[str, dict[str, str]] = {}
+    for name in variants:
+        ends = [group for group in groups if name.endswith(group)]
+        if not ends:
+            raise UserError(f"{name!r} ends with none of {', '.join(map(repr, groups))}; leave it out by of: [...]")
+        group = max(ends, key=len)
+        other = bars.setdefault(name.removesuffix(group).rstrip(" ,;:("), {}).setdefault(group, name)
+        if other != name:
+            raise UserError(f"{other!r} and {name!r} would be one bar of group {group!r}; name them apart")
+    return bars
 
 
 def _number(value: Any, variant: str, path: str) -> float:

@@ -2,7 +2,6 @@
 
 import csv
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -13,12 +12,9 @@ from rich.table import Table
 
 from flcluster.curves import label_of, points, time_unit
 from flcluster.metrics import final_value, own_time, time_to_accuracy
-from flcluster.reading import Run
-from flcluster.study_file import Study
+from flcluster.study_file import Runs, Study
+from flcluster.study_paper import notes, paper_columns
 from flcluster.tables import markdown_table, mean_std, number, plus_minus
-
-Runs = Mapping[str, Mapping[int, Run]]
-"""The runs of a study that are there: variant -> seed -> run."""
 
 TITLES = {
     "client_acc": "Accuracy",
@@ -39,6 +35,16 @@ TITLES = {
     "isolated": "Isolated",
     "lost_messages": "Models lost",
     "ifca_style_acc": "Accuracy, IFCA style",
+    "acc_global": "Global test",
+    "acc_local": "Local test",
+    "acc_global_dropouts": "Dropouts, global test",
+    "acc_local_dropouts": "Dropouts, local test",
+    "friend_acc_global": "Friends, global test",
+    "friend_acc_local": "Friends, local test",
+    "friend_acc_global_dropouts": "Dropouts' friends, global test",
+    "friend_acc_local_dropouts": "Dropouts' friends, local test",
+    "global_model_acc": "Global model",
+    "generator_loss": "Generator's loss",
     "upload_bytes": "Bytes sent",
     "wall_seconds": "Wall time, s",
 }
@@ -116,13 +122,16 @@ def write_values(study: Study, runs: Runs, path: Path) -> None:
 
 
 def table_rows(study: Study, runs: Runs) -> list[list[str]]:
-    """Return the table's cells, head first: mean ± standard deviation over seeds."""
-    columns = columns_of(study, runs)
+    """Return the table's cells, head first: mean ± standard deviation over seeds, and beside it what papers print."""
     unit, axis = _time_axis(study, runs)
     titles = {**TITLES, "tta": f"Time to target ({axis.rpartition('(')[2].rstrip(')')})"}
-    head = ["Variant", "Seeds", *(titles.get(name, name.replace("_", " ")) for name in columns)]
-    body = [[v, str(len(runs[v])), *(_cell(study, runs, v, name, unit) for name in columns)] for v in runs]
-    return [head, *body]
+    columns = {"Variant": list(runs), "Seeds": [str(len(seeds)) for seeds in runs.values()]}
+    for name in columns_of(study, runs):
+        title = titles.get(name, name.replace("_", " "))
+        columns[title] = [_cell(study, runs, variant, name, unit) for variant in runs]
+        for paper, cells in paper_columns(study, runs, name).items():
+            columns[f"{title} ({paper})"] = [cells.get(variant, "") for variant in runs]
+    return [list(columns), *(list(row) for row in zip(*columns.values(), strict=True))]
 
 
 def _time_axis(study: Study, runs: Runs) -> tuple[float, str]:
@@ -147,7 +156,7 @@ def caption(study: Study, runs: Runs) -> str:
     said = ["Mean ± standard deviation over seeds." if any(len(r) > 1 for r in runs.values()) else "One seed each."]
     target = study.target
     if target is None or not {"tta", "speedup", "gain", "target"} & set(study.table):
-        return said[0]
+        return said[0] + notes(study, runs)
     whose = f"{target.variant}'s" if target.variant else "its baseline's"
     if target.variant and target.baselines:
         whose += " (or its own baseline's)"
@@ -156,7 +165,7 @@ def caption(study: Study, runs: Runs) -> str:
     said += [f"Time to target: the first {target.x} from which {target.y} stays at or above it; a target's own time"]
     said[-1] += " ends with its run at the latest. Speed-up: the target's own time over the variant's."
     pairs = [f"{variant}: {baseline}" for variant, baseline in target.baselines.items()]
-    return " ".join(said) + (f" Baselines: {'; '.join(pairs)}." if pairs else "")
+    return " ".join(said) + (f" Baselines: {'; '.join(pairs)}." if pairs else "") + notes(study, runs)
 
 
 def terminal_table(study: Study, runs: Runs) -> Table:

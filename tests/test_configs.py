@@ -13,6 +13,7 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 PAPER = list(csv.DictReader((files("flcluster.papers") / "ccfl_table2_hyperparams.csv").read_text().splitlines()))
 STREAMS = list(csv.DictReader((files("flcluster.papers") / "fielding_table45_config.csv").read_text().splitlines()))
 GRAPHS = list(csv.DictReader((files("flcluster.papers") / "dfca_config.csv").read_text().splitlines()))
+SKEWED = list(csv.DictReader((files("flcluster.papers") / "apfl_table2.csv").read_text().splitlines()))
 METHODS = ["CDFL", "CCFL", "FedSoftAsync", "FedBuff", "CA2FL", "Local"]
 
 
@@ -163,3 +164,38 @@ def test_the_cnn_on_femnist_is_an_overlay():
     made = plan.parser.instantiate(plan.settings)
     assert type(made.model).__name__ == "CNN" and made.model.hparams["batch_norm"] and made.data.name == "FEMNIST"
     assert (made.model.hparams["hidden"], made.model.hparams["weight_decay"]) == (128, 0)
+
+
+@pytest.mark.parametrize("dataset", ["CIFAR10", "CIFAR100", "EMNIST", "FashionMNIST"])
+def test_apfl_has_the_papers_settings(dataset):
+    plan = plan_fit(["--config", str(CONFIGS / f"apfl_{dataset.lower()}.yaml")])
+    made = plan.parser.instantiate(plan.settings)
+    algorithm, data, model = made.algorithm, made.data, made.model
+    assert type(algorithm).__name__ == "APFL" and algorithm.measure == "all"
+    assert (algorithm.local_epochs, algorithm.batch_size, algorithm.per_class, algorithm.gamma) == (20, 50, 600, 0.5)
+    assert algorithm.interpolation == (0.01 if dataset.startswith("CIFAR") else 0.1) and algorithm.reading == "friend"
+    assert (algorithm.generator_batch, algorithm.generator_lr, algorithm.noise_dim) == (50, 0.0002, 20)
+    assert type(model).__name__ == "CNN" and model.body[-2].in_features == 1600 and model.head.in_features == 512
+    assert (model.hparams["optimizer"], model.hparams["lr"], model.hparams["weight_decay"]) == ("adam", 0.0002, 0)
+    assert data.name.replace("-", "") == dataset and data.input_shape[1:] == (32, 32) and data.test_share == 0.1
+    printed = {(int(row["clients"]), row["dirichlet_alpha"]) for row in SKEWED if row["dataset"] == dataset}
+    alpha = "" if dataset == "FashionMNIST" else str(data.partition.alpha)  # unstated there
+    assert (data.num_clients, alpha) in printed and not data.dropouts
+
+
+@pytest.mark.parametrize("missing", [10, 20])
+@pytest.mark.parametrize("name", ["cifar10", "emnist", "digits"])
+def test_apfls_dropout_setting_is_an_overlay(name, missing):
+    flags = ["--config", str(CONFIGS / f"apfl_{name}.yaml")]
+    plan = plan_fit([*flags, "--config", str(CONFIGS / "rows" / f"apfl_dropout_{missing}.yaml")])
+    data = plan.parser.instantiate(plan.settings).data
+    assert (data.num_clients, data.dropouts, data.partition.missing) == (10, [8], missing)
+
+
+@pytest.mark.parametrize("method", ["LocalRounds", "FedAvg", "FedProx", "Scaffold", "FedGen", "FedDF", "FedAvgFT"])
+def test_apfls_baselines_take_its_configs_and_nothing_meant_for_its_generator(method):
+    plan = plan_fit(["--config", str(CONFIGS / "apfl_cifar10.yaml"), "--algorithm", method])
+    algorithm = plan.parser.instantiate(plan.settings).algorithm
+    assert type(algorithm).__name__ == method and (algorithm.rounds, algorithm.local_epochs) == (50, 20)
+    own = {"Scaffold": {"server_lr": 1.0}, "FedGen": {"generator_steps": 50, "noise_dim": 32, "generator_lr": 3e-4}}
+    assert all(getattr(algorithm, name) == value for name, value in own.get(method, {}).items())

@@ -4,16 +4,17 @@ from pathlib import Path
 
 import pytest
 
+from flcluster.beside import paper_rows
 from flcluster.cli import main
 from flcluster.fit import instantiated
 from flcluster.study import check, study
 from flcluster.study_file import read_study
 from flcluster.study_series import series
-from flcluster.tables import read_table
+from flcluster.tables import key_of, read_table
 
 STUDIES = Path(__file__).parents[1] / "configs" / "studies"
 FIGURES = {f"fielding_figure{n}" for n in ("1", "2a", "2b", "4", "5", "6", "7", "8", "9", "11", "12", "13")}
-FIGURES |= {f"dfca_figure3{panel}" for panel in "abcd"}
+FIGURES |= {f"dfca_figure3{panel}" for panel in "abcd"} | {"apfl_figure4", "apfl_figure5_noise", "apfl_figure5_samples"}
 TABLES = {"fielding_table3", "fielding_table6"}
 DFCA_TABLES = [("dfca_table1", name) for name in ("MNIST", "EMNIST", "CIFAR-10")]
 DFCA_TABLES += [("dfca_table2", name) for name in ("MNIST", "EMNIST", "FEMNIST")]
@@ -29,17 +30,52 @@ def build(plan, monkeypatch):
 
 def test_there_is_one_for_each_of_the_papers_figures_and_tables():
     dfca = {f"{table}_{name.lower().replace('-', '')}" for table, name in DFCA_TABLES}
-    assert {path.stem for path in STUDIES.glob("*.yaml")} >= FIGURES | TABLES | dfca
+    apfl = {f"apfl_table{n}_{name}" for n in (2, 3, 4) for name in ("cifar10", "cifar100", "emnist", "fashionmnist")}
+    assert {path.stem for path in STUDIES.glob("*.yaml")} >= FIGURES | TABLES | dfca | apfl
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_study_builds(path, monkeypatch):
     """All clients are measured in every variant, or there would be nothing to draw."""
     plan = read_study(path)
-    built = build(plan, monkeypatch).values()
+    made_by_name = build(plan, monkeypatch)
+    built = made_by_name.values()
     assert {made.algorithm.measure for made in built} == {"all"}
     assert len({(made.algorithm.rounds, made.algorithm.participants, made.data.num_clients) for made in built}) == 1
     assert plan.figures and plan.table
+    if path.stem.startswith("apfl_"):
+        check_apfl(path.stem, plan, made_by_name)
+
+
+def check_apfl(stem, plan, built):
+    """All methods have the same budget, baselines their own settings, and every printed number its variant."""
+    budgets = {(made.algorithm.local_epochs, made.algorithm.batch_size) for made in built.values()}
+    small = stem.endswith("_small")
+    assert len(budgets) == 1 and (small or budgets == {(20, 50)})
+    for made in built.values():
+        kind, algorithm, model = type(made.algorithm).__name__, made.algorithm, made.model.hparams
+        assert model["optimizer"] == ("sgd" if kind == "Scaffold" else "adam")
+        assert small or model["lr"] == (0.01 if kind == "Scaffold" else 0.0002)
+        assert made.data.proxy_size if kind == "FedDF" else small or not made.data.proxy_size
+        assert kind != "FedProx" or algorithm.prox == 0.01
+        assert kind != "Scaffold" or algorithm.server_lr == 1
+        assert kind != "FedGen" or (algorithm.generator_steps, algorithm.generator_batch) == (50, 32)
+        assert kind != "APFL" or algorithm.interpolation == (0.01 if made.data.name.startswith("CIFAR") else 0.1)
+    table, _, dataset = stem.rpartition("_")
+    if table in ("apfl_table2", "apfl_table3"):
+        rows = [row for row in read_table(table) if row["dataset"].lower() == dataset]
+        means = [float(row["mean_pct"]) / 100 for row in rows if row.get("clients", "5") == "5"]
+        assert sorted(printed(made, table) for made in built.values()) == pytest.approx(sorted(means))
+    if stem == "apfl_figure4":
+        assert all(printed(made, "apfl_table2") for made in built.values())
+
+
+def printed(made, table):
+    """Return the number that a table prints for a variant, by what its runs' summaries say."""
+    told = {"algorithm": made.algorithm.title, "dataset": made.data.name, "num_clusters": 1}
+    told |= {"num_clients": made.data.num_clients, "partition": made.data.partition.title}
+    (row,) = paper_rows(*key_of(told), told, [table])
+    return row.mean
 
 
 @pytest.mark.parametrize(("table", "dataset"), DFCA_TABLES)

@@ -179,6 +179,25 @@ def test_monopoly_classes_are_held_by_dropouts_alone():
     assert (counts(data)[[2, 5]] > 0).sum() > 4  # and what the partition gives them besides
 
 
+@pytest.mark.parametrize(
+    ("changes", "partition", "missing"),
+    [
+        ({"partition": Dirichlet(alpha=0.1)}, "Dirichlet(0.1)", ""),
+        ({"partition": Dirichlet(balanced=True), "dropouts": [2, 5]}, "balanced Dirichlet(0.5), dropouts 2 5", ""),
+        ({"partition": IID(), "dropouts": [4], "monopoly_classes": [7]}, "IID, dropouts 4, monopolies 7", "seven"),
+        ({"partition": APFLTable1()}, "AP-FL Table 1 (20 % missing)", "eight, nine"),
+        ({"partition": APFLTable1(missing=10)}, "AP-FL Table 1 (10 % missing)", "nine"),
+        ({"partition": APFLTable1(), "dropouts": []}, "AP-FL Table 1 (20 % missing), dropouts none", ""),
+        ({"partition": Pathological(classes_per_client=3)}, "Pathological(3)", ""),
+        ({"partition": Pathological(table=((0, 1, 2, 3, 4),) * 5 + ((5, 6, 7, 8, 9),) * 5)}, "Pathological(table)", ""),
+        ({"partition": Shards()}, "Shards(2)", ""),
+        ({"partition": QuantitySkew(alpha=1)}, "QuantitySkew(1)", ""),
+    ],
+)
+def test_a_runs_summary_is_told_who_holds_what(changes, partition, missing):
+    assert SkewedDigits(**changes).described == {"partition": partition, "missing_classes": missing}
+
+
 def test_dropouts_without_monopolies_change_nothing():
     data, same = SkewedDigits(dropouts=[1]), SkewedDigits()
     assert all(index(data.shard(m).train) == index(same.shard(m).train) for m in range(10))
@@ -324,7 +343,7 @@ def test_natural_owners_train_and_test_on_what_is_theirs(where, test_share, note
     data = LabelSkewDataModule(
         **NOTES, partition=NaturalIds(**where), num_clients=3, test_share=test_share, root=tmp_path
     )
-    assert data.name == "Notes" and data.class_names == ("0", "1", "2", "3")
+    assert data.name == "Notes" and data.class_names == ("class 0", "class 1", "class 2", "class 3")
     writers = []
     for client in range(3):
         train, test = index(data.shard(client).train), index(data.shard(client).test)

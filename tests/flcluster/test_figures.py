@@ -66,6 +66,21 @@ def test_local_has_one_solid_line_and_no_cluster_model(recorded):
     assert clusters.texts[0].get_text() == "no cluster models"
 
 
+def test_under_label_skew_there_is_a_panel_for_each_test_and_dropouts_are_dashed():
+    columns = {"update": [1, 2], "client_acc": [0.1, 0.2], "cluster_acc": [0.3, 0.4], "acc_global": [0.5, 0.6]}
+    columns |= {"acc_local": [0.7, 0.8], "acc_local_dropouts": [NAN, 0.2], "acc_global_dropouts": [NAN, NAN]}
+    figure = figures.accuracy_figure([make_run("FedAvg", columns, partition="IID", num_clients=5)])
+    local, everywhere = figure.axes
+    assert [line.get_ydata().tolist() for line in local.lines] == [[0.7, 0.8], [0.2]]
+    assert [line.get_linestyle() for line in local.lines] == ["-", "--"]
+    assert [line.get_ydata().tolist() for line in everywhere.lines] == [[0.5, 0.6]]
+    assert [axes.get_title().splitlines() for axes in figure.axes] == [
+        ["FashionMNIST, IID, 5 clients", "clients' own test data"],
+        ["FashionMNIST, IID, 5 clients", "global test set"],
+    ]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["FedAvg", "clients that stay", "dropouts"]
+
+
 def test_settings_get_rows_of_their_own_and_methods_one_legend_entry():
     columns = {"update": [1, 2], "client_acc_after": [0.1, 0.2]}
     runs = [make_run(metrics=columns, seed=seed, num_clusters=K) for seed in (0, 1) for K in (2, 4)]
@@ -171,5 +186,8 @@ def test_each_method_has_its_own_colour():
     gossip = [drawing.colour(name) for name in ("DFCA-GI", "DFCA-LI", "DFedAvgM", "FedSPD", "AsyncDFCA-GI")]
     beside = [*gossip, drawing.colour("AsyncDFCA-LI"), drawing.colour("FedAvg"), drawing.colour("IFCA")]
     assert len(set(beside)) == len(beside) == 8
+    skewed = [*drawing.SKEW_COLOURS.values(), drawing.colour("FedAvg"), drawing.colour("Local")]
+    assert len(set(skewed)) == len(skewed) == 8
+    assert drawing.colour("AP-FL (MiniLM)") == drawing.colour("AP-FL") != drawing.colour("AP-FL (one-hot (control))")
     assert drawing.colour("FedSoftAsync") == drawing.colour("FedSoft-Async") == drawing.COLOURS["FedSoft-Async"]
     assert drawing.colour("Unheard") == drawing.colour("Unheard") in drawing.OTHERS

@@ -81,6 +81,31 @@ def test_order_is_dataset_then_number_of_clusters_then_method():
     assert [method for _, _, method in keys[4:]] == ["DFCA-LI", "FedSPD", "Alpha", "Zeta"]
 
 
+def test_methods_for_skewed_labels_follow_the_papers_order_and_variants_stay_together():
+    names = ["AP-FL (one-hot (control))", "FedAvg-FT", "FedDF", "FedGen", "Unheard", "SCAFFOLD", "FedProx"]
+    runs = [summary(name) for name in [*names, "AP-FL (MiniLM)", "FedAvg", "Local"]]
+    order = ["Local", "FedAvg", "FedProx", "SCAFFOLD", "FedGen", "FedDF", "FedAvg-FT", "AP-FL (MiniLM)"]
+    assert [method for *_, method in tables.repeats(runs)] == [*order, "AP-FL (one-hot (control))", "Unheard"]
+
+
+def test_who_holds_what_tells_runs_apart():
+    skewed = [summary(partition=f"Dirichlet({alpha})", num_clients=n) for alpha, n in ((0.1, 5), (0.1, 10), (0.5, 5))]
+    groups = tables.repeats([*skewed, summary(seed=1, partition="Dirichlet(0.1)", num_clients=5), summary()])
+    assert [(key[0], len(group)) for key, group in groups.items()] == [
+        ("FashionMNIST", 1),
+        ("FashionMNIST, Dirichlet(0.1), 10 clients", 1),
+        ("FashionMNIST, Dirichlet(0.1), 5 clients", 2),
+        ("FashionMNIST, Dirichlet(0.5), 5 clients", 1),
+    ]
+    assert tables.cautions(groups) == []
+
+
+def test_accuracies_under_label_skew_have_rows():
+    values = {"acc_global": 0.5, "acc_local_dropouts": 0.25, "friend_acc_global": 0.75, "global_model_acc": 1.0}
+    rows = tables.our_rows(tables.repeats([summary("AP-FL (MiniLM)", **values)]))
+    assert {row.metric: row.mean for row in rows if row.metric != "updates"} == values
+
+
 def test_runs_that_are_no_plain_repeats_are_pointed_out():
     plain = [summary(seed=0), summary(seed=1)]
     assert tables.cautions(tables.repeats(plain)) == []
