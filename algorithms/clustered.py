@@ -58,7 +58,7 @@ class ClusteredRounds(RoundAlgorithm[S]):
         state, seconds = self.follow(state, t, fed)
         cohort, labels = self.cohort(state, t, fed)
         plans = (self.job(m, state.models[k], t, fed) for m, k in zip(cohort.clients, labels, strict=True))
-        jobs = [self.plan(state, job, t, fed) for job in plans]
+        jobs = (self.plan(state, job, t, fed) for job in plans)
         results = self.received(state, fed.train(jobs, self.before(fed, t)), fed)
         lr = fed.worker.rates[0] * self.lr_decay**t
         parameters = fed.layout.num_parameters
