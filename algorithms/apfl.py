@@ -287,13 +287,14 @@ class APFL(Personal[APFLState]):
 
     def _tried(self, own: Tensor, friend: Tensor, client: int, fed: Federation) -> Tensor:
         """Return the accuracy with each of the friend's shares on both test sets, ``[shares, 2]``."""
-        rows = torch.stack([interpolated(own, friend, share) for share in self.shares]).to(fed.device)
         tests = (fed.data.global_test(), fed.data.shard(client, self.rounds - 1).test)
-        found = [
-            torch.full((len(rows),), torch.nan, dtype=torch.float64) if test is None else fed.per_sample(rows, test)[:, 1].cpu().double().mean(1)
-            for test in tests
-        ]
-        return torch.stack(found, dim=1)
+        found = torch.full((len(self.shares), 2), torch.nan, dtype=torch.float64)
+        for i, share in enumerate(self.shares):
+            row = interpolated(own, friend, share).to(fed.device)
+            for j, test in enumerate(tests):
+                if test is not None:
+                    found[i, j] = fed.accuracy(row, test)
+        return found
 
     # what is measured -------------------------------------------------------------------------------------------
 
