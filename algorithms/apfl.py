@@ -1,6 +1,6 @@
 """Asynchronous Personalized Federated Learning with a semantic generator (AP-FL)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -9,21 +9,19 @@ import torch
 from torch import Tensor
 
 from flcluster.algorithm import at_least
-from flcluster.averaging import counts
-from flcluster.bank import Table
-from flcluster.clock import Arrivals, Schedule, UniformArrivals, Workload
 from flcluster.errors import UserError
 from flcluster.federation import Federation
 from flcluster.modules import SemanticGenerator
 from flcluster.rounds import Round
 from flcluster.seeds import rng, torch_seed
 from flcluster.semantics import Semantics, ShippedNames
-from flcluster.worker import Job, Trained
+from flcluster.worker import Job
 
 from .clustered import one_cluster
 from .distillation import class_weights, diversity_loss, generator_loss, taught_classes
-from .interpolation import SHARES, fedasync_step, friend_labels, friend_share, interpolated, sweep_table
-from .personal import Personal, PersonalState, usable
+from .fedasync import AsyncPersonal, AsyncState
+from .interpolation import SHARES, friend_labels, friend_share, interpolated, sweep_table
+from .personal import usable
 from .pupil import Pupil
 from .synthesis import Synthetic, sample_file, supervised
 
@@ -32,13 +30,9 @@ LESSON = 100
 
 
 @dataclass(frozen=True, eq=False)
-class APFLState(PersonalState):
+class APFLState(AsyncState):
     """The global model, the generator, and what is known of friends."""
 
-    version: int = 0
-    """Uploads that the global model has taken in."""
-    versions: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
-    """The version of the global model that each client received last, ``[N]``."""
     generator: dict[str, Any] = field(default_factory=dict)
     """What the generator's pupil saves."""
     generator_loss: float = float("nan")
@@ -48,7 +42,7 @@ class APFLState(PersonalState):
 
 
 @dataclass(frozen=True, kw_only=True)
-class APFL(Personal[APFLState]):
+class APFL(AsyncPersonal[APFLState]):
     """Global training, then a generator that clients' models teach, then a friend for every client, mixed with its own.
 
     The generator sees classes as semantic vectors, so it can draw classes that only dropouts hold. A friend is the
@@ -62,14 +56,6 @@ class APFL(Personal[APFLState]):
     """Epochs of local training per round."""
     batch_size: int = 50
     """Batch size of local training, fine-tuning and friends."""
-    aggregation: Literal["async", "fedavg"] = "async"
-    """async: every upload moves the global model at once (FedAsync); fedavg: the mean of a round's models."""
-    arrivals: Arrivals = field(default_factory=UniformArrivals)
-    """Which client uploads when, asynchronously."""
-    server_lr: float = 0.6
-    """η: how far a fresh upload moves the global model, asynchronously."""
-    staleness_exponent: float = 0.5
-    """An upload that is s versions old moves it by η (1 + s)^−exponent."""
     semantics: Semantics = field(default_factory=ShippedNames)
     """What classes mean to the generator."""
     noise_dim: int = 20
@@ -95,8 +81,9 @@ class APFL(Personal[APFLState]):
     interpolation: float = 0.1
     """λ: the paper has .01 for CIFAR and .1 for EMNIST and FashionMNIST."""
     mix_with: Literal["local", "global"] = "local"
-    """What clients that stay mix their friends with: their last local model, or the global one. The paper calls it the
-    client model, and says that the global model is sent out for this step."""
+    """What clients that took part mix their friends with: their last local model, or the global one. The paper calls it
+    the client model, and says that the global model is sent out for this step. Others mix it with the global model
+    fine-tuned on their data."""
     reading: Literal["friend", "literal"] = "friend"
     """friend: λ is the friend's share (the paper's text); literal: it is the client's (its equation)."""
 
@@ -108,22 +95,16 @@ class APFL(Personal[APFLState]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("noise_dim", "project_dim", "generator_batch", "per_class", "friend_epochs"):
+        for name in ("noise_dim", "project_dim", "per_class", "friend_epochs"):
             at_least(name, getattr(self, name), 1)
+        at_least("generator_batch", self.generator_batch, 2)
         at_least("generator_steps", self.generator_steps, 0)
         at_least("generator_hidden", self.generator_hidden, 2)
-        at_least("staleness_exponent", self.staleness_exponent, 0)
         for name in ("gamma", "interpolation"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(f"algorithm.{name} must be in [0, 1], got {getattr(self, name)}")
-        if not 0 < self.server_lr <= 1:
-            raise UserError(f"algorithm.server_lr must be in (0, 1], got {self.server_lr}")
         if not self.generator_lr > 0:
             raise UserError(f"algorithm.generator_lr must be above 0, got {self.generator_lr}")
-        if self.aggregation == "async" and self.devices is not None:
-            raise UserError(
-                "algorithm.devices times whole rounds: set algorithm.aggregation=fedavg, or choose algorithm.arrivals"
-            )
 
     @property
     def title(self) -> str:
@@ -153,9 +134,7 @@ class APFL(Personal[APFLState]):
     def init(self, fed: Federation) -> APFLState:
         """One random model and a random generator; class names without a vector are found out now."""
         first, N = one_cluster(self, fed), fed.data.num_clients
-        if self.aggregation == "async":
-            for client in fed.data.stays.tolist():
-                fed.table("held")[client] = first.models[0]
+        self.hand_out(first.models[0], fed)
         return APFLState(
             **vars(first),
             versions=torch.zeros(N, dtype=torch.int64),
@@ -163,62 +142,7 @@ class APFL(Personal[APFLState]):
             sweep=torch.full((N, len(self.shares), 2), torch.nan, dtype=torch.float64),
         )
 
-    # 1. the global model, and every client's own ----------------------------------------------------------------
-
-    def locals(self, fed: Federation) -> Table:
-        """Return the last local models of clients that took part."""
-        return fed.table("local")
-
-    def round(self, state: APFLState, t: int, fed: Federation) -> tuple[APFLState, Round]:
-        """Run a round, or take in as many uploads as it would have had."""
-        return super().round(state, t, fed) if self.aggregation == "fedavg" else self._uploads(state, t, fed)
-
-    def received(self, state: APFLState, results: Iterable[Trained], fed: Federation) -> Iterator[Trained]:
-        """Keep the local models."""
-        for result in results:
-            if counts(result):
-                self.locals(fed)[result.client] = result.row
-            yield result
-
-    def _uploads(self, state: APFLState, t: int, fed: Federation) -> tuple[APFLState, Round]:
-        """Let clients upload along the schedule; each trains from the model that it received at its last upload."""
-        size = self.wanted(fed)
-        schedule, first = self._schedule(size, fed), t * size
-        clients = schedule.clients[first : first + size].tolist()
-        held = fed.table("held")
-        trained: list[Trained] = []
-        stale: list[int] = []
-        for some in distinct_runs(clients):
-            at = first + len(trained)
-            jobs = [replace(self.job(m, held[m], t, fed), cycle=at + i) for i, m in enumerate(some)]
-            for result in self.received(state, fed.train(jobs, self.before(fed, t)), fed):
-                behind = state.version - int(state.versions[result.client])
-                if counts(result):
-                    state = self._taken_in(state, result, behind)
-                    held[result.client] = state.models[0]
-                    stale.append(behind)
-                trained.append(result.light())
-        ends = np.concatenate([[0.0], schedule.times])
-        done = Round(
-            trained,
-            row_of=lambda i: held[clients[i]],
-            seconds=float(ends[first + size] - ends[first]),
-            extra={"staleness": float(np.mean(stale))} if stale else {},
-        )
-        return state, done
-
-    def _schedule(self, size: int, fed: Federation) -> Schedule:
-        stays = fed.data.stays
-        work = Workload(fed.data.size, self.local_epochs, fed.layout.row_bytes)
-        return self.arrivals.schedule(len(stays), self.rounds * size, fed.seed, work.of(stays)).of(stays)
-
-    def _taken_in(self, state: APFLState, result: Trained, behind: int) -> APFLState:
-        model = fedasync_step(state.models[0], result.row, behind, self.server_lr, self.staleness_exponent)
-        versions = state.versions.clone()
-        versions[result.client] = state.version + 1
-        return replace(state, models=model[None], version=state.version + 1, versions=versions)
-
-    # 2. the generator -------------------------------------------------------------------------------------------
+    # the generator -------------------------------------------------------------------------------------------
 
     def pupil(self, fed: Federation) -> Pupil[SemanticGenerator]:
         """Return the generator as it is before its first lesson."""
@@ -226,9 +150,12 @@ class APFL(Personal[APFLState]):
         vectors = torch.from_numpy(self.semantics.vectors(data.class_names, fed.seed))
         pixels = {name: getattr(data, name, None) for name in ("mean", "std")}
         with torch_seed(fed.seed, "generator"):
-            generator = SemanticGenerator(
-                vectors, data.input_shape, self.noise_dim, self.project_dim, self.generator_hidden, **pixels
-            )
+            try:
+                generator = SemanticGenerator(
+                    vectors, data.input_shape, self.noise_dim, self.project_dim, self.generator_hidden, **pixels
+                )
+            except ValueError as error:
+                raise UserError(f"AP-FL draws images, and these data do not fit: {error}") from error
         return Pupil(generator.to(memory_format=torch.channels_last), fed, self.generator_lr)
 
     def teachers(self, fed: Federation) -> tuple[list[int], Tensor]:
@@ -240,14 +167,16 @@ class APFL(Personal[APFLState]):
     def prepare(self, state: APFLState, at: int, fed: Federation) -> tuple[APFLState, Round]:
         """Give the generator one lesson: samples that the clients' models recognise, as different as can be."""
         clients, held = self.teachers(fed)
-        if not clients:
+        if not held.any():
             raise UserError("no client has trained, so nobody can teach the generator: raise algorithm.rounds")
         pupil, draw = self.pupil(fed).load(state.generator), rng(fed.seed, "lesson", at)
         generator, weights = pupil.module, class_weights(held).to(fed.device)
-        models = [self.locals(fed)[m] for m in clients]
+        passes = 0
 
         def loss(y: Tensor) -> Tensor:
-            images = generator(generator.noise(len(y), draw), y)
+            nonlocal passes
+            passes += int((weights[:, y] > 0).sum())
+            images, models = generator(generator.noise(len(y), draw), y), (self.locals(fed)[m] for m in clients)
             recognised = supervised(generator.normalised(images), y, weights, models, fed)
             return generator_loss(recognised, diversity_loss(images, y, self.div_norm), self.gamma)
 
@@ -256,9 +185,9 @@ class APFL(Personal[APFLState]):
             fed.note(f"training the generator: {self.generator_steps} steps, {len(clients)} teachers")
         mean = pupil.learn(steps, self.generator_batch, taught_classes(held), draw, loss)
         state = replace(state, generator=pupil.save(), generator_loss=mean)
-        return state, Round([], row_of=lambda i: state.models[0], seconds=0.0)
+        return state, Round([], row_of=lambda i: state.models[0], server_compute=3 * passes, seconds=0.0)
 
-    # 3. friends, and models that are part friend ----------------------------------------------------------------
+    # friends, and models that are part friend ----------------------------------------------------------------
 
     def personalise(self, state: APFLState, clients: Sequence[int], fed: Federation) -> tuple[APFLState, Round]:
         """Train friends, fine-tune the global model for those without a model of their own, and mix."""
@@ -274,11 +203,13 @@ class APFL(Personal[APFLState]):
             localised[result.client] = usable(result, otherwise=state.models[0])
         own, sweep = self.own(fed), state.sweep.clone()
         for m in clients:
-            base = localised[m] if m in alone else kept[m] if self.mix_with == "local" else state.models[0]
+            base = localised[m] if m in alone else kept[m] if self.mix_with == "local" else state.models[0].cpu()
             own[m] = interpolated(base, friends[m], self.share)
             sweep[m] = self._tried(base, friends[m], m, fed)
         done = self.trained_once(clients, trained, self.friend_epochs, fed)
-        return replace(state, sweep=sweep), replace(done, download_bytes=pupil.bytes)
+        tuned = [3 * self.finetune_epochs * fed.data.size(m, self.rounds - 1) if m in alone else 0 for m in clients]
+        done = replace(done, download_bytes=pupil.bytes, forwards_of=lambda i: tuned[i])
+        return replace(state, sweep=sweep), done
 
     def _friend(self, state: APFLState, client: int, generator: SemanticGenerator, fed: Federation) -> Job:
         held = fed.data.label_counts(np.array([client]), self.rounds - 1)[0]
@@ -317,20 +248,3 @@ class APFL(Personal[APFLState]):
             seen = self.teachers(fed)[1].sum(0) > 0
             found["synthetic.npz"] = sample_file(generator, fed.data.class_names, seen, fed.seed)
         return found
-
-
-def distinct_runs(clients: Sequence[int]) -> Iterator[list[int]]:
-    """Cut a sequence of clients where one comes again: who uploads once only can train before all others upload.
-
-    Example:
-        >>> list(distinct_runs([2, 0, 2, 2, 1]))
-        [[2, 0], [2], [2, 1]]
-    """
-    run: list[int] = []
-    for client in clients:
-        if client in run:
-            yield run
-            run = []
-        run.append(client)
-    if run:
-        yield run

@@ -159,7 +159,7 @@ class Auxo(ClusteredRounds[AuxoState]):
             return state
         sizes = half_sizes(state)
         forced = int(torch.bincount(state.labels, minlength=K).argmax()) if t in (self.split_rounds or []) else -1
-        enough = self.known_share * fed.data.num_clients * 0.9 ** (K - 1)
+        enough = self.known_share * len(fed.data.stays) * 0.9 ** (K - 1)
         for k, (first, second) in enumerate(sizes.tolist()):
             low, high = self.balance
             balanced = state.splits == 0 or low < first / max(second, 1) < high

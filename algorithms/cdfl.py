@@ -123,7 +123,7 @@ class CDFL(UploadAlgorithm[CDFLState]):
     def upload(self, state: CDFLState, up: Upload, fed: Federation) -> tuple[CDFLState, Reply]:
         """ServerUpdate(v, τ, t)."""
         t, K = state.epoch + 1, len(state.clusters)
-        limit = fed.data.num_clients if self.max_staleness is None else self.max_staleness
+        limit = len(fed.data.stays) if self.max_staleness is None else self.max_staleness
         if t - up.last_sync > limit:
             last = state.weights[up.client]
             weights = torch.full_like(last, 1 / K) if last.isnan().any() else last

@@ -76,7 +76,7 @@ class AsyncDFCA(DFCA):
     def init(self, fed: Federation) -> AsyncState:
         """Give every client its models; all begin at once."""
         plain, N = super().init(fed), fed.data.num_clients
-        held = fed.data.sizes(0) > 0
+        held = np.isin(np.arange(N), fed.data.holding(0))
         if self.devices is not None and getattr(self.devices.profile(N, fed.seed), "availability", None) is not None:
             raise UserError("AsyncDFCA does not know when devices are online: use topology.node_dropout instead")
         degree = [len(neighbours) for neighbours in self.neighbours(0, fed)]
@@ -92,10 +92,10 @@ class AsyncDFCA(DFCA):
         return float(self.durations(np.array([client]), t, fed, load)[0])
 
     def neighbours(self, t: int, fed: Federation) -> list[list[int]]:
-        """Return each client's neighbours; clients without data are nobody's."""
+        """Return each client's neighbours; clients without data, and dropouts, are nobody's."""
         found: list[list[int]] = [[] for _ in range(fed.data.num_clients)]
-        edges, held = self.topology.edges(fed.data.num_clients, t, fed.seed), fed.data.sizes(t) > 0
-        for a, b in edges[held[edges].all(1)].tolist():
+        edges = self.topology.edges(fed.data.num_clients, t, fed.seed)
+        for a, b in edges[np.isin(edges, fed.data.holding(t)).all(1)].tolist():
             found[a].append(b)
             found[b].append(a)
         return found
@@ -127,9 +127,8 @@ class AsyncDFCA(DFCA):
         """
         ends, cycles = state.ends.clone(), state.cycles.tolist()
         degree = [len(neighbours) for neighbours in self.neighbours(t, fed)]
-        for client in np.flatnonzero(
-            np.isinf(ends.numpy()) & (fed.data.sizes(t) > 0)
-        ).tolist():  # it got its first data
+        holding = fed.data.holding(t)
+        for client in holding[np.isinf(ends.numpy()[holding])].tolist():  # it got its first data
             ends[client] = state.clock + self._lasts(client, cycles[client], t, degree[client], fed)
         queue = [(end, client) for client, end in enumerate(ends.tolist()) if end < np.inf]
         heapq.heapify(queue)

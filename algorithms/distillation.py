@@ -107,8 +107,3 @@ def distillation_loss(student: Tensor, teacher: Tensor, temperature: float = 1.0
     """
     target = F.log_softmax(teacher.detach() / temperature, dim=1)
     return F.kl_div(F.log_softmax(student / temperature, dim=1), target, reduction="batchmean", log_target=True)
-
-
-def ensemble_loss(student: Tensor, teachers: Tensor, temperature: float = 1.0) -> Tensor:
-    """Return the distillation loss towards the mean of the teachers' logits ``[K, B, C]`` (FedDF)."""
-    return distillation_loss(student, teachers.mean(0), temperature)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from flcluster.algorithm import at_least
 from flcluster.averaging import counts
-from flcluster.data import View
+from flcluster.data import View, joined
 from flcluster.errors import UserError
 from flcluster.federation import Federation
 from flcluster.layout import all_finite
@@ -85,12 +85,14 @@ class FedDF(FedAvg):
         (student,) = fed.train([self.distillation(state.models[0], teacher, t, fed)])
         if not counts(student):
             return state, done
-        done = replace(done, row_of=lambda i: student.row, extra={"distillation_loss": student.loss})
+        passes = len(taught) * len(teacher) + 3 * self.distillation_steps * min(self.distillation_batch, len(teacher))
+        said = {"distillation_loss": student.loss}
+        done = replace(done, row_of=lambda i: student.row, extra=said, server_compute=passes)
         return replace(state, models=student.row[None].clone()), done
 
     def distillation(self, start: Tensor, teacher: Tensor, t: int, fed: Federation) -> Job:
         """Plan the server's training towards given logits of the proxy data, ``[n, C]``, in their order."""
-        proxy = View(tuple(part for view in fed.proxies for part in view.parts))
+        proxy = joined(fed.proxies)
 
         def objective(worker: Worker, x: Tensor, number: Tensor) -> Tensor:
             return distillation_loss(worker.module(x), teacher[number], self.temperature)

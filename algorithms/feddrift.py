@@ -123,7 +123,7 @@ class FedDrift(RoundAlgorithm[DriftState]):
     def next_step(self, state: DriftState, t: int, fed: Federation) -> DriftState:
         """Assign the new data; start new models for clients that drifted; merge models that do alike."""
         step = len(state.steps)
-        clients = np.flatnonzero(fed.data.sizes(t)).tolist()
+        clients = fed.data.holding(t).tolist()
         newest = {m: view for m in clients for came, view in fed.data.arrived(m, t)[-1:] if came == t}
         free = [k for k in range(len(state.models)) if int(state.alone[k]) < step]
         models, alone = [*state.models], state.alone.tolist()
@@ -177,7 +177,7 @@ class FedDrift(RoundAlgorithm[DriftState]):
     def cluster_data(self, state: DriftState, t: int, fed: Federation) -> dict[int, View]:
         """Return some of the training samples that belong to each model, at most ``merge_batches`` batches."""
         parts: dict[int, list[View]] = {}
-        for client in np.flatnonzero(fed.data.sizes(t)).tolist():
+        for client in fed.data.holding(t).tolist():
             for k, view in self.views(state, client, t, fed).items():
                 parts.setdefault(k, []).append(view)
         most = self.merge_batches * self.batch_size

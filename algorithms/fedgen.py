@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -97,7 +97,7 @@ class FedGen(ClusteredRounds[FedGenState]):
             made = LatentGenerator(fed.data.num_classes, latent_dim, self.noise_dim, self.generator_hidden)
         return made.to(fed.device)
 
-    def pupil(self, fed: Federation) -> Pupil:
+    def pupil(self, fed: Federation) -> Pupil[LatentGenerator]:
         """Return the generator before its first lesson."""
         return Pupil(self.generator(fed), fed, self.generator_lr, self.generator_weight_decay)
 
@@ -117,9 +117,8 @@ class FedGen(ClusteredRounds[FedGenState]):
         generator = self.generator(fed).eval()
         generator.load_state_dict(state.generator["module"])
         classes = state.classes.to(fed.device)
-        fade = self.weight_decline**t
-        on_drawn = self.gen_batch / self.batch_size * max(LEAST, self.label_weight * fade)
-        on_alike = max(LEAST, self.latent_weight * fade)
+        on_drawn = self.gen_batch / self.batch_size * self.faded(self.label_weight, t)
+        on_alike = self.faded(self.latent_weight, t)
 
         def loss(worker: Worker, x: Tensor, y: Tensor) -> Tensor:
             drawn = classes[torch.randint(len(classes), (self.gen_batch,), device=classes.device)]
@@ -130,6 +129,10 @@ class FedGen(ClusteredRounds[FedGenState]):
             return own + on_alike * distillation_loss(logits, head(alike))
 
         return loss
+
+    def faded(self, weight: float, t: int) -> float:
+        """Return a regulariser's weight in round ``t``; one of 0 stays 0."""
+        return max(LEAST, weight * self.weight_decline**t) if weight else 0.0
 
     def before(self, fed: Federation, t: int) -> Observe:
         """Add the head of the trained model."""
@@ -157,7 +160,7 @@ class FedGen(ClusteredRounds[FedGenState]):
         done = replace(done, download_bytes=pupil.bytes if t else 0, extra=extra)
         return replace(state, generator=pupil.save()), done
 
-    def lesson(self, pupil: Pupil, heads: Tensor, held: Tensor, t: int, fed: Federation) -> float:
+    def lesson(self, pupil: Pupil[LatentGenerator], heads: Tensor, held: Tensor, t: int, fed: Federation) -> float:
         """Teach the generator once, return its mean loss.
 
         Args:
@@ -167,7 +170,7 @@ class FedGen(ClusteredRounds[FedGenState]):
             t: The round.
             fed: The federation.
         """
-        generator = cast(LatentGenerator, pupil.module)
+        generator = pupil.module
         heads, weights = heads.to(fed.device), class_weights(held, prior=1).to(fed.device)
 
         def loss(y: Tensor) -> Tensor:

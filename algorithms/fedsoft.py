@@ -76,7 +76,7 @@ class FedSoftAsync(UploadAlgorithm[FedSoftState]):
         """β_k = β0·μ_k·β2_k; the client forms Σ_k μ_k·w_k itself."""
         assert up.carry is not None
         t, shares, clusters = state.epoch + 1, up.carry, state.clusters
-        limit = fed.data.num_clients if self.max_staleness is None else self.max_staleness
+        limit = len(fed.data.stays) if self.max_staleness is None else self.max_staleness
         deprecated = t - up.last_sync > limit
         if not deprecated:
             staleness = torch.full((len(clusters),), t - up.last_sync)

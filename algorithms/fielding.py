@@ -99,7 +99,7 @@ class Fielding(ClusteredRounds[FieldingState]):
     def init(self, fed: Federation) -> FieldingState:
         """Let everyone who holds data register, and cluster them; all models begin as one (Algorithm 1)."""
         N, shared = fed.data.num_clients, self.representation.shared_model(fed)
-        known = np.flatnonzero(fed.data.sizes(0))
+        known = fed.data.holding(0)
         if not len(known):
             raise UserError("no client holds training data at round 0: change data.arrivals or data.window")
         points = self.representation.of(known, 0, shared, fed)
@@ -129,7 +129,7 @@ class Fielding(ClusteredRounds[FieldingState]):
     def opening_seconds(self, state: FieldingState, fed: Federation) -> float:
         """Return how long registration takes: everyone receives the shared model, if there is one, and reports."""
         model = 0 if state.shared is None else fed.layout.row_bytes
-        return self.reporting_seconds(np.flatnonzero(fed.data.sizes(0)), state, 0, fed, model)
+        return self.reporting_seconds(fed.data.holding(0), state, 0, fed, model)
 
     def follow(self, state: FieldingState, t: int, fed: Federation) -> tuple[FieldingState, float]:
         """Let clients whose data changed report before the round, at least those that were not known yet."""
@@ -151,8 +151,8 @@ class Fielding(ClusteredRounds[FieldingState]):
 
     def take_in(self, state: FieldingState, some: Tensor, t: int, fed: Federation) -> tuple[FieldingState, float]:
         """Let some of the clients whose data changed report; what differs from their last report is a drift event."""
-        holding = torch.from_numpy(fed.data.sizes(t) > 0)  # an empty window: the last report stands
-        asked = self.online((some & state.pending & holding).nonzero()[:, 0].numpy(), fed)
+        holding = fed.data.holding(t)  # an empty window: the last report stands
+        asked = self.online(holding[(some & state.pending)[holding].numpy()], fed)
         if not len(asked):
             return state, 0.0
         pending = state.pending.clone()

@@ -72,7 +72,7 @@ class FlexCFL(ClusteredRounds[FlexState]):
     def init(self, fed: Federation) -> FlexState:
         """Found the groups with some clients, then let the others join."""
         N, initial = fed.data.num_clients, fed.init_rows(1)[0]
-        here = np.flatnonzero(fed.data.sizes(0))
+        here = fed.data.holding(0)
         count = min(self.founders * self.num_clusters, len(here))
         founders = np.sort(rng(fed.seed, "founders").choice(here, count, replace=False))
         if not count:
@@ -106,8 +106,8 @@ class FlexCFL(ClusteredRounds[FlexState]):
         """Let clients whose labels shifted far enough join again, and new ones for the first time."""
         pending = state.pending.clone()
         pending[fed.data.drifted(t)] = True
-        holding = torch.from_numpy(fed.data.sizes(t) > 0)
-        drifted = self.online((pending & holding).nonzero()[:, 0].numpy(), fed)
+        holding = fed.data.holding(t)
+        drifted = self.online(holding[pending[holding].numpy()], fed)
         pending[drifted] = False
         now = shares(fed.data.label_counts(drifted, t))
         apart = np.abs(now - state.known[drifted].numpy()).sum(1)
@@ -116,7 +116,7 @@ class FlexCFL(ClusteredRounds[FlexState]):
 
     def opening_seconds(self, state: FlexState, fed: Federation) -> float:
         """Return how long the first pre-training of everyone takes."""
-        return self.joining_seconds(np.flatnonzero(fed.data.sizes(0)), 0, fed)
+        return self.joining_seconds(fed.data.holding(0), 0, fed)
 
     def join(self, state: FlexState, clients: Ids, t: int, fed: Federation) -> FlexState:
         """Pre-train clients from the initial weights; each joins the group whose direction is most like its own."""

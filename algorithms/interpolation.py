@@ -1,4 +1,4 @@
-"""AP-FL's formulas for models: asynchronous steps, what a friend learns from, and how it is mixed with a client's."""
+"""AP-FL's personal models: what a friend learns from, and how it is mixed with the client's model."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ SHARES = (0.0, 0.01, 0.1, 0.5, 0.9, 0.99, 1.0)
 
 
 def interpolated(client: Tensor, friend: Tensor, share: float) -> Tensor:
-    """Return (1 - share) · θ_client + share · θ_friend; exactly one of them at 0 and 1."""
+    """Return (1 - share) · θ_client + share · θ_friend, BatchNorm's statistics too; exactly one of them at 0 and 1."""
     if share in (0.0, 1.0):
         return (friend if share else client).clone()
     return torch.add((1 - share) * client, friend, alpha=share)
@@ -43,11 +43,6 @@ def friend_labels(counts: NDArray[np.int64], per_class: int) -> Tensor:
     rest = total - int(wanted.sum())
     wanted[np.argsort(wanted - exact, kind="stable")[:rest]] += 1
     return torch.from_numpy(np.repeat(np.arange(len(counts)), wanted))
-
-
-def fedasync_step(model: Tensor, upload: Tensor, staleness: int, lr: float, exponent: float) -> Tensor:
-    """Return (1 - η_s) θ + η_s θ_k with η_s = η (1 + staleness)^-exponent (FedAsync; Xie et al., 2019)."""
-    return torch.lerp(model, upload, lr * (1 + staleness) ** -exponent)
 
 
 def sweep_table(sweep: Tensor, shares: Iterable[float], dropouts: Iterable[int]) -> str:

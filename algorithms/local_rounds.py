@@ -10,7 +10,7 @@ from torch import Tensor
 
 from flcluster.averaging import counts
 from flcluster.federation import Federation
-from flcluster.rounds import Round, RoundAlgorithm, Served
+from flcluster.rounds import Load, Round, RoundAlgorithm, Served
 
 from .personal import own_or_common
 
@@ -50,7 +50,7 @@ class LocalRounds(RoundAlgorithm[LocalRoundsState]):
 
     def step(self, state: LocalRoundsState, t: int, fed: Federation) -> tuple[LocalRoundsState, Round]:
         """Train each client on its own data."""
-        own, cohort = fed.table("own"), self.select(t, fed)
+        own, cohort = fed.table("own"), self.select(t, fed, Load(downloads=0.0, uploads=0.0))
         started = state.trained.clone()
         jobs = (self.job(m, own[m] if state.trained[m] else state.initial[0], t, fed) for m in cohort.clients)
         trained = []

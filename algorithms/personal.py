@@ -11,9 +11,10 @@ from torch import Tensor
 
 from flcluster.algorithm import at_least
 from flcluster.bank import Table
+from flcluster.errors import UserError
 from flcluster.federation import Federation, Rows
 from flcluster.rounds import Round, Served
-from flcluster.worker import Job, Trained
+from flcluster.worker import Job, Trained, samples_processed
 
 from .clustered import ClusteredRounds, ClusteredState
 
@@ -25,6 +26,8 @@ AT_ONCE = 5
 class PersonalState(ClusteredState):
     """The global model, and how many clients have their own by now: the first ones."""
 
+    ended: int = 0
+    """After how many rounds the global model was final; 0: not yet."""
     done: int = 0
 
 
@@ -76,8 +79,14 @@ class Personal(ClusteredRounds[S]):
 
     def step(self, state: S, t: int, fed: Federation) -> tuple[S, Round]:
         """Run a round, a preparation, or make some clients' models."""
-        if t < self.rounds:
+        if t < self.rounds and not state.ended:
             return self.round(state, t, fed)
+        if state.ended != self.rounds and (state.ended or t != self.rounds):
+            raise UserError(
+                f"algorithm.rounds is {self.rounds}, but this run's global training has gone on to round "
+                f"{state.ended or t}: what follows it cannot be made again, start a new run"
+            )
+        state = replace(state, ended=self.rounds)
         after = t - self.rounds - self.preparations
         if after < 0:
             return self.prepare(state, t - self.rounds, fed)
@@ -110,12 +119,15 @@ class Personal(ClusteredRounds[S]):
         return Job(client, state.models[0], view, self.finetune_epochs, self.batch_size, purpose="finetune")
 
     def trained_once(self, clients: Sequence[int], trained: list[Trained], epochs: int, fed: Federation) -> Round:
-        """Tell of clients that were given the global model once more and trained for some epochs."""
+        """Tell of clients that got the global model once more and trained for some epochs, in no virtual time."""
+        norm = fed.layout.has_batch_norm
+        passed = [samples_processed(result.size, epochs, self.batch_size, batch_norm=norm) for result in trained]
         return Round(
             trained,
             row_of=lambda i: self.own(fed)[clients[i]],
             upload_models=0,
-            processed_of=lambda i: epochs * trained[i].size,
+            processed_of=lambda i: passed[i],
+            seconds=0.0,
         )
 
     # what is measured -------------------------------------------------------------------------------------------

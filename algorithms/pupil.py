@@ -26,8 +26,8 @@ class Pupil(Generic[M]):
 
     @property
     def bytes(self) -> int:
-        """Bytes of the module's parameters on the wire."""
-        return sum(p.numel() * p.element_size() for p in self.module.parameters())
+        """Bytes of the module on the wire, with all that it needs to draw samples."""
+        return sum(tensor.numel() * tensor.element_size() for tensor in self.module.state_dict().values())
 
     def load(self, saved: Saved, lr: float | None = None) -> "Pupil[M]":
         """Go on where ``save`` stopped, with another learning rate if one is given."""

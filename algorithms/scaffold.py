@@ -108,6 +108,8 @@ class Scaffold(ClusteredRounds[ScaffoldState]):
 def check_plain_sgd(worker: Worker) -> None:
     """Refuse an optimiser whose mean step is not a mean gradient."""
     optimizer = worker.bare_optimizer
+    if worker.scaler is not None:
+        raise UserError("SCAFFOLD must know how many steps were taken, and 16-mixed leaves some out: use bf16-mixed")
     if not isinstance(optimizer, torch.optim.SGD):
         raise UserError(f"SCAFFOLD needs plain SGD, not {type(optimizer).__name__}: use model.optimizer=sgd")
     if any(worker.momenta):

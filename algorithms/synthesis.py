@@ -1,7 +1,7 @@
 """Synthetic samples: how clients' models teach a generator to draw them, and as data to train on."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +21,7 @@ SHOWN = 10
 """Samples of each class in a picture."""
 
 
-def supervised(images: Tensor, y: Tensor, weights: Tensor, teachers: Sequence[Tensor], fed: Federation) -> Tensor:
+def supervised(images: Tensor, y: Tensor, weights: Tensor, teachers: Iterable[Tensor], fed: Federation) -> Tensor:
     """Return L_cls (``teacher_loss``) of synthetic images, through which gradients flow into the images.
 
     Teachers are loaded one after the other into the one module there is, and each looks only at the samples that have
@@ -41,9 +41,8 @@ def supervised(images: Tensor, y: Tensor, weights: Tensor, teachers: Sequence[Te
         chosen = (share[y] > 0).nonzero().flatten()
         if len(chosen):
             fed.layout.load(teacher)
-            with fed.fabric.autocast():
-                logits = module(leaf[chosen])
-            loss = teacher_loss(logits.float()[None], y[chosen], share[None]) * (len(chosen) / len(y))
+            logits = module(leaf[chosen])  # in full precision: small gradients into images would vanish in half
+            loss = teacher_loss(logits[None], y[chosen], share[None]) * (len(chosen) / len(y))
             gradient += torch.autograd.grad(loss, leaf)[0]
             total += loss.detach()
     return total + ((images - images.detach()) * gradient).sum()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from flcluster.clock import Arrivals, UniformArrivals
-from flcluster.data import View
+from flcluster.data import joined
 from flcluster.errors import UserError
 from flcluster.federation import Federation
 from flcluster.layout import all_finite
@@ -169,7 +169,7 @@ class UploadAlgorithm(Algorithm[S]):
         """Pre-train every cluster model on its proxy set from one common initialisation, ``[K, P]``."""
         start = fed.init_rows(1)[0]
         if self.shared_epochs:
-            union = View(tuple(part for view in fed.proxies for part in view.parts))
+            union = joined(fed.proxies)
             (together,) = fed.train([Job(0, start, union, self.shared_epochs, self.batch_size, purpose="shared")])
             start = together.row
         if self.pretrain_epochs == 0:

@@ -10,12 +10,12 @@ PAPER = "AP-FL paper"
 TABLES = ("apfl_table2", "apfl_table3", "apfl_table4")
 NOTE = (
     f"{PAPER}: its text says local tests, but its numbers fit tests on all classes alike, so they stand beside ours on "
-    "the global test set. AP-FL has CLIP's vectors there, unless ours are BERT's or word2vec's. It does not state what "
-    "its ± counts, nor how FashionMNIST is divided in its Table 2"
+    "the global test set. AP-FL has CLIP's vectors there. It does not state what its ± counts, nor how FashionMNIST is "
+    "divided in its Table 2"
 )
 """What a reader of the comparison must know."""
 EMBEDDINGS = {"clip": "CLIP", "bert": "BERT", "w2v": "W2V", "word2vec": "W2V", "googlenews": "W2V"}
-"""Words in the name of a run's semantics, and the paper's name for them; others stand beside CLIP's, its default."""
+"""Words in the name of a run's semantics, and the paper's name for them."""
 
 Line = Mapping[str, str]
 
@@ -59,7 +59,7 @@ def _is_dirichlet(partition: str, alpha: str) -> bool:
 
 def _embedding(summary: Summary) -> str:
     title = str(summary.get("semantics")).lower()
-    return next((name for word, name in EMBEDDINGS.items() if word in title), "CLIP")
+    return next((name for word, name in EMBEDDINGS.items() if word in title), "")
 
 
 def _numbers(name: str, line: Line) -> tuple[str, float, float]:

@@ -59,6 +59,11 @@ class Arrivals(ABC):
         """Draw the first ``total`` uploads; a longer schedule begins like a shorter one."""
 
 
+def scheduled(arrivals: Arrivals, clients: NDArray[np.int64], total: int, seed: int, work: Workload) -> Schedule:
+    """Draw the first ``total`` uploads of some clients."""
+    return arrivals.schedule(len(clients), total, seed, work.of(clients)).of(clients)
+
+
 def _ticks(total: int) -> NDArray[np.float64]:
     return np.arange(1, total + 1, dtype=np.float64)
 

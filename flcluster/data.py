@@ -1,7 +1,7 @@
 """What the engine asks of data: clients that hold views into clusters, proxies and cluster test sets."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -95,6 +95,11 @@ class Shard:
     """True share of each cluster among the training samples, ``[num_clusters]``."""
 
 
+def joined(views: Iterable[View]) -> View:
+    """Return several views as one."""
+    return View(tuple(part for view in views for part in view.parts))
+
+
 def labels_of(view: View) -> NDArray[np.int64]:
     """Return the labels of a view; sources that show their labels need not build any input."""
     found = []
@@ -181,6 +186,10 @@ class FederatedDataModule(LightningDataModule, ABC):
 
     _sizes: tuple[int, NDArray[np.int64]] | None = None
 
+    def holding(self, cycle: int) -> NDArray[np.int64]:
+        """Return the clients that take part in training and hold samples, ascending."""
+        return self.stays[self.sizes(cycle)[self.stays] > 0]
+
     def label_counts(self, clients: NDArray[np.int64], cycle: int) -> NDArray[np.int64]:
         """Count the training labels of some clients, ``[n, num_classes]``."""
         held = [labels_of(self.shard(client, cycle).train) for client in clients.tolist()]
@@ -200,7 +209,7 @@ class FederatedDataModule(LightningDataModule, ABC):
     def pool(self, split: str = "train") -> View:
         """Return all clusters' samples as one view."""
         pick = self.cluster_train if split == "train" else self.cluster_test
-        return View(tuple(part for k in range(self.num_clusters) for part in pick(k).parts))
+        return joined(pick(k) for k in range(self.num_clusters))
 
     def client_dataloader(self, client: int, cycle: int = 0, split: str = "train") -> DataLoader[tuple[Tensor, Tensor]]:
         """Return one client's train or test samples as a DataLoader."""

@@ -81,6 +81,11 @@ class Loop(ABC, Generic[S]):
         return self.fed.cluster_accuracies(clusters, self.algorithm.named_clusters)
 
     @property
+    def steady(self) -> bool:
+        """Whether the last steps are like those before, so that a mean over their accuracies means something."""
+        return True
+
+    @property
     def extra_metrics(self) -> tuple[str, ...]:
         """Names of all columns besides the common ones: the method's, and both accuracies where the data have them."""
         return (*self.algorithm.extra_metrics, *(BOTH if self.fed.data.global_test() is not None else ()))

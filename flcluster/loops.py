@@ -28,11 +28,18 @@ class RoundLoop(Loop[S]):
         super().__init__(algorithm, fed, algorithm.length(fed), session or 1)
         self.lost = 0
         """Clients so far that were asked and went offline before they were done."""
+        self.owed = 0
+        """Forward passes of the server that no client's update has been told of yet."""
 
     def begin(self) -> None:
         """Make the first state, which may take virtual time."""
         super().begin()
         self.time = self.algorithm.opening_seconds(self.state, self.fed)
+
+    @property
+    def steady(self) -> bool:
+        """Whether nothing follows the rounds."""
+        return self.total == self.algorithm.rounds
 
     def advance(self) -> list[Exchange]:
         """Run one round."""
@@ -40,9 +47,10 @@ class RoundLoop(Loop[S]):
         self.fed.now = self.time
         self.state, done = self.algorithm.step(self.state, t, self.fed)
         self.position = self.epoch = t + 1
-        waits = self.algorithm.devices is not None and not done.trained
+        waits = self.algorithm.devices is not None and not done.trained and t < self.algorithm.rounds
         self.time += max(done.seconds, IDLE) if waits else done.seconds
         self.lost += done.lost
+        self.owed += done.server_compute
         return [self._exchange(t, i, trained, done) for i, trained in enumerate(done.trained)]
 
     def _exchange(self, t: int, i: int, trained: Trained, done: Round) -> Exchange:
@@ -56,7 +64,7 @@ class RoundLoop(Loop[S]):
             client=trained.client,
             cycle=t,
             samples=trained.size,
-            staleness=1,
+            staleness=trained.seen.get("staleness", 1),
             status="accepted" if trained.seen["finite"] else "refused",
             acc_before=trained.seen["accuracy"],
             acc_after=math.nan if everyone else self.fed.accuracy(done.row_of(i).to(self.fed.device), shard.test),
@@ -66,8 +74,13 @@ class RoundLoop(Loop[S]):
             uploaded=wire * _of(done.upload_models, i) + done.upload_bytes,
             downloaded=wire * _of(done.download_models, i) + done.download_bytes,
             client_compute=3 * processed + done.forwards_of(i),
+            server_compute=self._owed(),
             extra=done.extra,
         )
+
+    def _owed(self) -> int:
+        owed, self.owed = self.owed, 0
+        return owed
 
     def gauges(self) -> dict[str, float]:
         """Add what is measured of all clients, on the data of the round that was last run."""
@@ -86,13 +99,13 @@ class RoundLoop(Loop[S]):
         return min(t, self.algorithm.rounds - 1)
 
     def save(self) -> dict[str, Any]:
-        """Add the number of lost clients."""
-        return {**super().save(), "lost": self.lost}
+        """Add the number of lost clients, and what the server has computed since the last client's update."""
+        return {**super().save(), "lost": self.lost, "owed": self.owed}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on where a checkpoint stopped."""
         super().restore(saved)
-        self.lost = saved["lost"]
+        self.lost, self.owed = saved["lost"], saved.get("owed", 0)
 
 
 def _of(models: int | Sequence[int], i: int) -> int:

@@ -53,8 +53,8 @@ def cell(value: Any) -> str:
 class Recorder:
     """Collects exchanges into files and running totals. Everything it must remember is in ``save``."""
 
-    def __init__(self, num_clients: int, num_clusters: int, extra: tuple[str, ...]) -> None:
-        self.K, self.extra = num_clusters, extra
+    def __init__(self, num_clients: int, num_clusters: int, extra: tuple[str, ...], last: int = RECENT) -> None:
+        self.K, self.extra, self.last_rows = num_clusters, extra, last
         self.updates = 0
         self.totals = dict.fromkeys(TOTALS, 0)
         self.counts = {"fresh": 0, "deprecated": 0, "estimates": 0}
@@ -138,7 +138,7 @@ class Recorder:
     def _keep(self, gauges: dict[str, float]) -> None:
         self.gauges = gauges
         if not math.isnan(gauges.get("client_acc", math.nan)):
-            self.recent = [*self.recent, gauges["client_acc"]][-RECENT:]
+            self.recent = [*self.recent, gauges["client_acc"]][-self.last_rows :]
 
     def summary(self) -> dict[str, Any]:
         """Return the final numbers: clients at their last cycle, clusters at the end and on average."""

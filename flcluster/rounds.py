@@ -64,6 +64,8 @@ class Round:
     """Forward passes (samples) of the i-th participant besides training."""
     processed_of: Callable[[int], int] | None = None
     """Samples that the i-th participant's training went through, where it was not the rounds' local training."""
+    server_compute: int = 0
+    """Forward passes (samples) of the server; a backward pass counts as two."""
     seconds: float = 1.0
     """How long it took, in virtual time."""
     lost: int = 0
@@ -159,8 +161,7 @@ class RoundAlgorithm(Algorithm[S]):
 
     def available(self, t: int, fed: Federation) -> NDArray[np.int64]:
         """Return the clients that take part, hold training data and are online now, ascending."""
-        stays = fed.data.stays
-        return self.online(stays[fed.data.sizes(t)[stays] > 0], fed)
+        return self.online(fed.data.holding(t), fed)
 
     def online(self, clients: NDArray[np.int64], fed: Federation) -> NDArray[np.int64]:
         """Return those of some clients that are online now."""

@@ -25,7 +25,7 @@ from flcluster.loop import Loop
 from flcluster.loops import make_loop
 from flcluster.memory import peak_gb
 from flcluster.progress import RunProgress
-from flcluster.recorder import Recorder, write_json
+from flcluster.recorder import RECENT, Recorder, write_json
 from flcluster.report import Run
 
 
@@ -64,7 +64,9 @@ class ActiveRun:
         )
         self.loop: Loop[Any] = make_loop(exp.algorithm, self.fed, exp.engine.look_ahead, exp.engine.session)
         self.loop.run_dir = exp.run_dir
-        self.recorder = Recorder(exp.data.num_clients, exp.data.num_clusters, self.loop.extra_metrics)
+        self.recorder = Recorder(
+            exp.data.num_clients, exp.data.num_clusters, self.loop.extra_metrics, RECENT if self.loop.steady else 1
+        )
         self.elapsed = 0.0
         self.begun = exp.restored is not None
         """Whether there is a checkpoint to go on from."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from flcluster.algorithm import Reply, Upload, UploadAlgorithm
-from flcluster.clock import Workload
+from flcluster.clock import Workload, scheduled
 from flcluster.data import Shard
 from flcluster.federation import Federation, accuracy
 from flcluster.layout import all_finite
@@ -38,7 +38,7 @@ class UploadLoop(Loop[S]):
         total = round(algorithm.cycles * len(stays))
         super().__init__(algorithm, fed, total, session or len(stays))
         work = Workload(data.size, algorithm.local_epochs, fed.layout.row_bytes)
-        self.schedule = algorithm.arrivals.schedule(len(stays), total, fed.seed, work.of(stays)).of(stays)
+        self.schedule = scheduled(algorithm.arrivals, stays, total, fed.seed, work)
         self.clients, self.cycles = self.schedule.clients.tolist(), self.schedule.cycles().tolist()
         self.look_ahead = look_ahead or (4 * fed.ranks.size if fed.ranks.size > 1 else 1)
         self.starts = fed.table("start")
@@ -189,11 +189,11 @@ class UploadLoop(Loop[S]):
         )
 
     def gauges(self) -> dict[str, float]:
-        """Add both accuracies of the clients that hold a model, where the data have a global test set."""
+        """Add both accuracies of the clients that have uploaded, where the data have a global test set."""
         own, data = super().gauges(), self.fed.data
         if data.global_test() is None:
             return own
-        held = np.array([client in self.starts for client in range(data.num_clients)])
+        held = np.isin(np.arange(data.num_clients), self.clients[: self.position])
         served = Served(self.starts, np.zeros(len(held), dtype=np.int64), np.where(held, np.arange(len(held)), -1))
         return own | both_accuracies(served, local_accuracies(served, 0, self.fed), self.fed)
 

@@ -153,16 +153,22 @@ class Worker:
         with self.fabric.autocast():
             loss = self.loss(self.module(x), y) if job.objective is None else job.objective(self, x, y)
         self._backward(loss)
-        scale = self.scaler.get_scale() if self.scaler else 1.0  # what is added comes in the scale of the gradients
+        clip = None if job.recipe is None else job.recipe.clip
+        if not (pull is None and job.correction is None and clip is None):
+            self._bend(job, pull, clip)
+        optimizer.step()
+        return loss.detach()
+
+    def _bend(self, job: Job, pull: Tensor | None, clip: float | None) -> None:
+        """Add to the gradients, or shorten them, in the scale that they have."""
+        scale = self.scaler.get_scale() if self.scaler else 1.0
         if pull is not None:
             rho = job.prox * scale
             self.layout.grad.add_(self.layout.row[: len(pull)], alpha=rho).sub_(pull, alpha=rho)
         if job.correction is not None:
             self.layout.grad.add_(job.correction.to(self.layout.grad.device), alpha=scale)
-        if job.recipe is not None and job.recipe.clip is not None:
-            nn.utils.clip_grad_norm_([self.layout.parameter], job.recipe.clip * scale)
-        optimizer.step()
-        return loss.detach()
+        if clip is not None:
+            nn.utils.clip_grad_norm_([self.layout.parameter], clip * scale)
 
     def _server_optimizer(self, recipe: Recipe) -> Any:
         parameters = [p for group in self.bare_optimizer.param_groups for p in group["params"]]

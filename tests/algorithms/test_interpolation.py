@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flcluster.algorithms import APFL
+from flcluster.algorithms.fedasync import fedasync_step
 from flcluster.algorithms.interpolation import (
     SHARES,
-    fedasync_step,
     friend_labels,
     friend_share,
     interpolated,

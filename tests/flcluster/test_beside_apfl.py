@@ -72,8 +72,9 @@ def test_another_setting_has_no_printed_number(setting):
 def test_table_3_is_about_dropouts_and_table_4_about_friends():
     here = {"partition": TABLE1, "num_clients": 10}
     friends = {"friend_acc_global": (0.5821, None), "friend_acc_global_dropouts": (0.4979, None)}
-    assert printed(**here) == {"acc_global_dropouts": (0.3297, 0.0026), **friends}
-    ten = printed(**{**here, "partition": "AP-FL Table 1 (10 % missing)"})
+    assert printed(**here) == {"acc_global_dropouts": (0.3297, 0.0026)}, "the paper has no friends with MiniLM"
+    assert printed(**here, algorithm="AP-FL (CLIP)") == {"acc_global_dropouts": (0.3297, 0.0026), **friends}
+    ten = printed(**{**here, "partition": "AP-FL Table 1 (10 % missing)"}, algorithm="AP-FL (CLIP)")
     assert ten == {"acc_global_dropouts": (0.3418, 0.0049), **friends}
     fashion = printed(**here, dataset="FashionMNIST", algorithm="FedAvg-FT")
     assert fashion == {"acc_global_dropouts": (0.5196, 0.0074)}
@@ -116,11 +117,12 @@ def cells(table):
 def test_the_printed_table_and_the_report_show_both_accuracies_and_dropouts(tmp_path):
     here = {"partition": TABLE1, "num_clients": 10, "dataset": "FashionMNIST"}
     both = {"acc_global": 0.81, "acc_local": 0.9, "acc_global_dropouts": 0.41, "acc_local_dropouts": 0.7}
-    write_run(tmp_path / "runs" / "apfl", **here, **both, friend_acc_global=0.6, friend_acc_global_dropouts=0.3)
+    friends = {"friend_acc_global": 0.6, "friend_acc_global_dropouts": 0.3}
+    write_run(tmp_path / "runs" / "apfl", algorithm="AP-FL (CLIP)", **here, **both, **friends)
     write_run(tmp_path / "runs" / "local", algorithm="Local", **here, **both)
     runs = load_runs([tmp_path / "runs"])
     assert [run.label for run in runs] == [
-        f"{method} FashionMNIST, {TABLE1}, 10 clients seed=0" for method in ("Local", "AP-FL (MiniLM)")
+        f"{method} FashionMNIST, {TABLE1}, 10 clients seed=0" for method in ("Local", "AP-FL (CLIP)")
     ]
     table = summary_table(runs)
     local, its_paper, ours, paper = cells(table)
@@ -134,7 +136,7 @@ def test_the_printed_table_and_the_report_show_both_accuracies_and_dropouts(tmp_
     assert "| Global test, dropouts (ours) | Global test, dropouts (AP-FL paper) |" in text
     assert "its text says local tests" in text
     report = (tmp_path / "out" / "report.csv").read_text()
-    assert f'"FashionMNIST, {TABLE1}, 10 clients",1,AP-FL (MiniLM),friend_acc_global,0.7416,,AP-FL paper' in report
+    assert f'"FashionMNIST, {TABLE1}, 10 clients",1,AP-FL (CLIP),friend_acc_global,0.7416,,AP-FL paper' in report
 
 
 def make_study(*table, paper):

@@ -1,0 +1,239 @@
+"""FedAvg-FT: FedAvg's rounds, then gradient descent on everyone's own data, replayed in float64; runs on digits.
+
+Batches are larger than what anyone holds, so that training is plain gradient descent, whatever the order of samples.
+"""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from flcluster.algorithms import FedAvg, FedAvgFT
+from flcluster.cli import main
+from flcluster.data import View
+from flcluster.errors import UserError
+from flcluster.loops import make_loop
+
+CLASSES, PIXELS, LR = 4, 6, 0.2
+WIDTH = CLASSES * PIXELS + CLASSES
+HELD = {
+    0: [0] * 9 + [1] * 3,
+    1: [3] * 8,
+    2: [1] * 5 + [2] * 5,
+    3: [0] * 4 + [2] * 2,
+    4: [0, 1, 2, 3] * 3,
+    5: [1] * 7,
+    6: [3] * 2 + [0],
+}
+DROPOUTS = (1, 6)
+STAYS = (0, 2, 3, 4, 5)
+COMMON = {"local_epochs": 2, "batch_size": 64, "rounds": 3, "finetune_epochs": 5}
+
+
+def people(script, held=None, dropouts=DROPOUTS):
+    class People(script):
+        @property
+        def dropouts(self):
+            return dropouts
+
+        def whole(self, split, client, cycle):
+            found = super().whole(split, client, cycle)
+            return found if found.parts else View(((self.sources[split][0], torch.arange(0)),))
+
+        def global_test(self):
+            return self.cluster_test(0)
+
+    return People({0: held or HELD}, classes=CLASSES)
+
+
+def begun(algorithm, fed):
+    loop = make_loop(algorithm, fed, None, None)
+    loop.begin()
+    return loop
+
+
+def logits(row, x):
+    return x.flatten(1) @ row[: PIXELS * CLASSES].view(CLASSES, PIXELS).T + row[PIXELS * CLASSES :]
+
+
+def descended(row, view, epochs):
+    """Gradient descent of softmax regression on all samples at once, in float64."""
+    x, y = view.tensors()
+    row = row.double()
+    for _ in range(epochs):
+        at = row.clone().requires_grad_()
+        row = row - LR * torch.autograd.grad(F.cross_entropy(logits(at, x.double()), y), at)[0]
+    return row
+
+
+def right(row, view):
+    x, y = view.tensors()
+    return float((logits(row.double(), x.double()).argmax(1) == y).double().mean())
+
+
+def close(found, expected, atol=3e-6):
+    torch.testing.assert_close(found.double(), expected.double(), rtol=0, atol=atol)
+
+
+def test_a_whole_run_replayed(script, federate, spied):
+    """Three means by size of those who stay; then everyone, dropouts too, five epochs from the last of them."""
+    fed = federate(people(script), lr=LR)
+    loop, log = begun(FedAvgFT(**COMMON, measure="all"), fed), spied(fed)
+    model, train = loop.state.models[0].double(), {m: fed.data.shard(m, 0).train for m in range(7)}
+    for t in range(3):
+        log.clear()
+        assert [e.client for e in loop.advance()] == [job.client for job, _ in log] == list(STAYS)
+        local = {m: descended(model, train[m], 2) for m in STAYS}
+        model = sum(len(HELD[m]) * row for m, row in local.items()) / sum(len(HELD[m]) for m in STAYS)
+        close(loop.state.models[0], model)
+        found = loop.gauges()
+        assert found["acc_global"] == pytest.approx(right(model, fed.data.global_test()), abs=1e-6)
+        assert found["acc_global_dropouts"] == pytest.approx(found["acc_global"])
+        assert t < 2 or "global_model_acc" not in found
+    log.clear()
+    while loop.position < loop.total:
+        loop.advance()
+    assert [job.client for job, _ in log] == list(range(7))
+    assert all(torch.equal(job.start, loop.state.models[0]) for job, _ in log)
+    own = {m: descended(model, train[m], 5) for m in range(7)}
+    for m in range(7):
+        close(fed.table("personal")[m], own[m], atol=5e-6)
+        assert loop.algorithm.own_row(loop.state, m) == ("personal", m)
+    close(loop.state.models[0], model)
+    found = loop.gauges()
+    for group, clients in (("", STAYS), ("_dropouts", DROPOUTS)):
+        everywhere = [right(own[m], fed.data.global_test()) for m in clients]
+        local = [right(own[m], fed.data.shard(m, 0).test) for m in clients]
+        assert found[f"acc_global{group}"] == pytest.approx(np.mean(everywhere), abs=1e-6)
+        assert found[f"acc_local{group}"] == pytest.approx(np.mean(local), abs=1e-6)
+    assert found["global_model_acc"] == pytest.approx(right(model, fed.data.global_test()), abs=1e-6)
+
+
+def test_its_rounds_are_fedavgs_bit_for_bit(script, federate):
+    """Small batches, some of the clients, a decaying learning rate."""
+    common = {"rounds": 4, "local_epochs": 2, "batch_size": 3, "participation": 0.6, "lr_decay": 0.8, "prox": 0.05}
+    mine = begun(FedAvgFT(**common), federate(people(script), lr=LR))
+    theirs = begun(FedAvg(**common), federate(people(script), lr=LR))
+    for _ in range(4):
+        a, b = mine.advance(), theirs.advance()
+        assert [e.client for e in a] == [e.client for e in b]
+        assert torch.equal(mine.state.models, theirs.state.models)
+
+
+def test_a_dropouts_data_change_its_own_model_only(script, federate):
+    """Small batches. Dropout 1 holds something else: the global model and the six other models stay as they are."""
+    ends = []
+    for held in (HELD, {**HELD, 1: [0, 2] * 6}):
+        fed = federate(people(script, held), lr=LR)
+        loop = begun(FedAvgFT(**{**COMMON, "batch_size": 4}), fed)
+        while loop.position < loop.total:
+            loop.advance()
+        ends.append((loop.state.models, [fed.table("personal")[m] for m in range(7)]))
+    assert torch.equal(ends[0][0], ends[1][0])
+    assert [torch.equal(a, b) for a, b in zip(ends[0][1], ends[1][1], strict=True)] == [m != 1 for m in range(7)]
+
+
+def test_no_epochs_leave_everyone_the_global_model(script, federate):
+    fed = federate(people(script), lr=LR)
+    loop = begun(FedAvgFT(**{**COMMON, "finetune_epochs": 0}), fed)
+    while loop.position < loop.total:
+        loop.advance()
+    assert all(torch.equal(fed.table("personal")[m], loop.state.models[0]) for m in range(7))
+
+
+def test_a_client_without_data_keeps_the_global_model(script, federate):
+    fed = federate(people(script, {**HELD, 6: []}), lr=LR)
+    loop = begun(FedAvgFT(**COMMON), fed)
+    while loop.position < loop.total:
+        loop.advance()
+    assert torch.equal(fed.table("personal")[6], loop.state.models[0])
+    assert not torch.equal(fed.table("personal")[1], loop.state.models[0])
+
+
+def test_a_failed_fine_tuning_leaves_the_global_model(script, federate, broken):
+    fed = federate(people(script), lr=LR)
+    loop = begun(FedAvgFT(**COMMON), fed)
+    for _ in range(3):
+        loop.advance()
+    broken(fed, 2, 6)
+    statuses = {e.client: e.status for _ in range(2) for e in loop.advance()}
+    for m in range(7):
+        assert torch.equal(fed.table("personal")[m], loop.state.models[0]) == (m in (2, 6))
+        assert (statuses[m] == "refused") == (m in (2, 6))
+
+
+def test_models_of_their_own_come_five_at_a_time(script, federate):
+    """Until then a client is served the global model. Everyone is sent it once more and sends nothing back."""
+    fed = federate(people(script), lr=LR)
+    algorithm = FedAvgFT(**COMMON)
+    loop = begun(algorithm, fed)
+    assert loop.total == algorithm.length(fed) == 3 + 2
+    for done in (0, 0, 0, 5, 7):
+        exchanges = loop.advance()
+        served = algorithm.served(loop.state, 2, fed)
+        for m in range(7):
+            expected = fed.table("personal")[m] if m < done else loop.state.models[0]
+            assert torch.equal(served.models[int(served.which[m])], expected)
+        for e in exchanges:
+            epochs, sent = (5, 0) if done else (2, 4 * WIDTH)
+            assert (e.uploaded, e.downloaded) == (sent, 4 * WIDTH)
+            assert e.client_compute == 3 * epochs * len(HELD[e.client])
+            assert e.acc_after == pytest.approx(
+                right(served.models[int(served.which[e.client])], fed.data.shard(e.client, 0).test), abs=1e-6
+            )
+
+
+def test_wrong_settings_name_their_key():
+    with pytest.raises(UserError, match="finetune_epochs"):
+        FedAvgFT(finetune_epochs=-1)
+
+
+def test_names():
+    assert FedAvgFT().title == "FedAvg-FT"
+    assert FedAvgFT().finetune_epochs == 20
+
+
+# ------------------------------------------------------------------------------------------------------- runs on digits
+
+
+def test_a_run_on_digits_learns_and_resumes_bit_for_bit():
+    """Cut within the rounds and between two personal steps; fine-tuning helps on what a client holds itself."""
+    settings = {
+        "seed_everything": 1,
+        "data": "SkewedDigits",
+        "data.num_clients": 7,
+        "data.limit": 500,
+        "data.dropouts": [1, 6],
+        "data.monopoly_classes": [9],
+        "model": "MLP",
+        "model.hidden": [16],
+        "model.lr": 0.1,
+        "engine.threads": 1,
+        "engine.progress": "false",
+        "engine.pictures": "false",
+        "engine.table": "false",
+        "algorithm": "FedAvgFT",
+        "algorithm.rounds": 4,
+        "algorithm.local_epochs": 2,
+        "algorithm.batch_size": 10,
+        "algorithm.finetune_epochs": 5,
+    }
+    flags = [part for key, value in settings.items() for part in (f"--{key}", str(value))]
+    assert main(["fit", *flags, "--run_dir", "whole"]) == 0
+    assert main(["fit", *flags, "--run_dir", "cut", "--engine.memory_gb", "0", "--engine.max_updates", "2"]) == 0
+    for until in ("5", "null"):
+        assert main(["fit", "--run_dir", "cut", "--ckpt_path", "last", "--engine.max_updates", until]) == 0
+    for name in ("metrics.csv", "clients.csv"):
+        assert Path("cut", name).read_bytes() == Path("whole", name).read_bytes()
+    summary = json.loads(Path("whole/summary.json").read_text())
+    assert (summary["algorithm"], summary["status"]) == ("FedAvg-FT", "finished")
+    with open("whole/metrics.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 1 + 4 + 2
+    assert float(rows[-1]["acc_local_dropouts"]) > float(rows[4]["acc_local_dropouts"]) + 0.1
+    assert summary["acc_local"] > summary["acc_global"]
+    assert summary["global_model_acc"] == pytest.approx(float(rows[4]["acc_global"]))
