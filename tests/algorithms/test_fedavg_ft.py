@@ -5,6 +5,7 @@ Batches are larger than what anyone holds, so that training is plain gradient de
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -185,6 +186,22 @@ def test_models_of_their_own_come_five_at_a_time(script, federate):
             assert e.acc_after == pytest.approx(
                 right(served.models[int(served.which[e.client])], fed.data.shard(e.client, 0).test), abs=1e-6
             )
+
+
+def test_rounds_cannot_be_changed_once_they_have_ended(script, federate):
+    """What follows the rounds was made from the model they ended with."""
+    fed, algorithm = federate(people(script), lr=LR), FedAvgFT(rounds=2)
+    loop = begun(algorithm, fed)
+    loop.advance(), loop.advance()
+    for rounds, t in ((1, 2), (1, 3)):
+        with pytest.raises(UserError, match=r"algorithm.rounds is 1, .* start a new run"):
+            replace(algorithm, rounds=rounds).step(loop.state, t, fed)
+    longer, done = replace(algorithm, rounds=3).step(loop.state, 2, fed)
+    assert (longer.ended, longer.done, done.upload_models) == (0, 0, 1), "before the end they can"
+    loop.advance()
+    for rounds in (1, 3, 9):
+        with pytest.raises(UserError, match=r"algorithm.rounds"):
+            replace(algorithm, rounds=rounds).step(loop.state, 3, fed)
 
 
 def test_wrong_settings_name_their_key():

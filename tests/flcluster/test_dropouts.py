@@ -44,9 +44,9 @@ def skewed():
 def begun(federation):
     """Begin a run of a method on some data."""
 
-    def make(algorithm, data, **kwargs):
+    def make(algorithm, data, look_ahead=None):
         module = MLP(data.num_classes, data.input_shape, hidden=[16], lr=0.1)
-        loop = make_loop(algorithm, federation(data, module, **kwargs), None, None)
+        loop = make_loop(algorithm, federation(data, module), look_ahead, None)
         loop.begin()
         return loop
 
@@ -151,13 +151,15 @@ def test_a_client_without_test_data_counts_on_the_global_test_only(begun):
     assert math.isnan(found["acc_local_dropouts"])
 
 
-def test_clients_that_hold_a_model_of_uploads(begun, skewed):
-    """FedBuff: who has uploaded has a reply; dropouts never have a model, so there is nothing to tell of them."""
-    loop = begun(FedBuff(**COMMON, cycles=3, pretrain_epochs=1, buffer_size=2), skewed)
+@pytest.mark.parametrize("look_ahead", [1, 8])
+def test_clients_that_hold_a_model_of_uploads(look_ahead, begun, skewed):
+    """FedBuff: who has uploaded has a reply, however many were trained ahead; dropouts never have a model."""
+    loop = begun(FedBuff(**COMMON, cycles=3, pretrain_epochs=1, buffer_size=2), skewed, look_ahead)
+    uploaded = set()
     for _ in range(loop.total):
-        loop.advance()
+        uploaded |= {exchange.client for exchange in loop.advance()}
         starts = loop.fed.table("start")
-        rows = {m: starts[m] for m in range(6) if m in starts}
+        rows = {m: starts[m] for m in uploaded}
         expected = by_hand(loop.fed, rows.get)
         assert both_of(loop) == pytest.approx(expected, abs=1e-9, nan_ok=True)
         assert math.isnan(expected["acc_global_dropouts"])
