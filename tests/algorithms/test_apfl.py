@@ -339,29 +339,30 @@ def test_lessons_replayed_step_by_step(gamma, norm, script, federate, lessons, m
         assert torch.equal(fed.table("local")[m].double(), row)
 
 
-def test_only_classes_that_someone_teaches_are_drawn(script, federate, lessons):
-    """All of them, evenly; noise is standard Gaussian. 130 steps are two lessons, and the loss falls."""
+def test_only_classes_that_someone_teaches_are_drawn(script, federate, lessons, monkeypatch):
+    """All of them, evenly; noise is standard Gaussian. The second lesson has the steps that are left; losses fall."""
+    monkeypatch.setattr(apfl, "LESSON", 30)
     fed = federate(people(script), lr=LR)
-    settings = {**TINY, "generator_steps": 130, "generator_batch": 20, "gamma": 1.0, "local_epochs": 30}
-    loop = begun(APFL(**settings, rounds=1, aggregation="fedavg"), fed)
+    settings = {**TINY, "generator_steps": 45, "generator_batch": 40, "gamma": 1.0, "local_epochs": 30}
+    loop = begun(APFL(**{**settings, "generator_lr": 0.03}, rounds=1, aggregation="fedavg"), fed)
     losses = []
-    for steps in (0, 100, 130):
+    for steps in (0, 30, 45):
         loop.advance()
         losses.append(loop.gauges()["generator_loss"])
         assert len(lessons) == steps
     assert math.isnan(losses[0])
     assert losses[2] < 0.6 * losses[1]
-    assert {(tuple(z.shape), tuple(y.shape)) for z, y in lessons} == {((20, 3), (20,))}
+    assert {(tuple(z.shape), tuple(y.shape)) for z, y in lessons} == {((40, 3), (40,))}
     classes = torch.bincount(torch.cat([y for _, y in lessons]), minlength=CLASSES)
     assert classes[UNSEEN] == 0
-    assert (classes[:UNSEEN] - 650).abs().max() < 5 * math.sqrt(2600 * 0.25 * 0.75)
+    assert (classes[:UNSEEN] - 450).abs().max() < 5 * math.sqrt(1800 * 0.25 * 0.75)
     noise = torch.cat([z for z, _ in lessons])
     assert noise.mean().abs() < 0.05
     assert noise.std() == pytest.approx(1, abs=0.05)
-    assert len(torch.unique(noise, dim=0)) == 2600
+    assert len(torch.unique(noise, dim=0)) == 1800
     while loop.position < loop.total:
         loop.advance()
-    assert len(lessons) == 130  # friends are drawn without training
+    assert len(lessons) == 45  # friends are drawn without training
 
 
 def test_dropouts_never_take_part_and_never_teach(script, federate, spied):
@@ -627,17 +628,18 @@ def test_personal_steps_send_the_model_and_the_generator_and_nothing_back(script
         assert exchange.downloaded == 4 * (PIXELS * CLASSES + CLASSES) + learnt
 
 
-def test_the_teachers_passes_are_the_servers_work(script, federate):
+def test_the_teachers_passes_are_the_servers_work(script, federate, monkeypatch):
     """One teacher a class: a sample passes one model, forwards and backwards; the next client's update tells of it."""
+    monkeypatch.setattr(apfl, "LESSON", 5)
     held = {m: [m] * 6 for m in range(5)}
-    settings = {**TINY, "generator_steps": 130, "generator_batch": 4}
+    settings = {**TINY, "generator_steps": 8, "generator_batch": 4}
     loop = begun(APFL(**settings, rounds=1, aggregation="fedavg"), federate(people(script, held, dropouts=()), lr=LR))
     steps = [loop.advance() for _ in range(loop.total)]
     assert [[exchange.server_compute for exchange in step] for step in steps] == [
         [0] * 5,
         [],
         [],
-        [3 * 130 * 4, 0, 0, 0, 0],
+        [3 * 8 * 4, 0, 0, 0, 0],
     ]
 
 
@@ -761,7 +763,7 @@ SETTINGS = {
     "algorithm.rounds": "3",
     "algorithm.local_epochs": "2",
     "algorithm.batch_size": "16",
-    "algorithm.generator_steps": "110",
+    "algorithm.generator_steps": "15",
     "algorithm.generator_batch": "8",
     "algorithm.generator_hidden": "8",
     "algorithm.per_class": "8",
@@ -775,7 +777,9 @@ FLAGS = [part for key, value in SETTINGS.items() for part in (f"--{key}", value)
 def whole(tmp_path_factory):
     """A run of three rounds, two lessons and two personal steps."""
     folder = tmp_path_factory.mktemp("apfl") / "whole"
-    assert main(["fit", *FLAGS, "--run_dir", str(folder)]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(apfl, "LESSON", 10)
+        assert main(["fit", *FLAGS, "--run_dir", str(folder)]) == 0
     return folder
 
 
@@ -837,8 +841,9 @@ def test_a_dropouts_model_can_be_exported(whole):
         assert float((model(x).argmax(1) == y).double().mean()) == pytest.approx(float(row[name]))
 
 
-def test_a_run_cut_in_rounds_lessons_and_personal_steps_goes_on_bit_for_bit(whole):
+def test_a_run_cut_in_rounds_lessons_and_personal_steps_goes_on_bit_for_bit(whole, monkeypatch):
     """After 1 of 3 rounds, 1 of 2 lessons and 1 of 2 personal steps; rows in files besides, instead of in memory."""
+    monkeypatch.setattr(apfl, "LESSON", 10)
     main(["fit", *FLAGS, "--run_dir", "cut", "--engine.memory_gb", "0", "--engine.max_updates", "1"])
     for until in ("4", "6", "null"):
         assert json.loads(Path("cut/summary.json").read_text())["status"] != "finished"
