@@ -72,19 +72,19 @@ class Saved:
         return models if models.dim() == 2 else models[None]
 
     def client_model(self, client: int, width: int) -> Tensor:
-        """Return the model a client last received, or that of its cluster where clients keep none of their own."""
+        """Return the model a client last received, or that of its cluster where it has none of its own."""
         state = self.state
         if not 0 <= client < self.data.num_clients:
             raise UserError(f"--client {client}: the run has clients 0 to {self.data.num_clients - 1}")
         name, row = self.algorithm.own_row(state, client)
-        if name not in self.content["bank"] and getattr(state, "labels", None) is not None:
-            return self.models()[max(int(state.labels[client]), 0)]
         bank = Bank(self.run / "bank", width, budget=0)
         bank.restore(self.content["bank"])
         table = bank.tables.get(name)
-        if table is None or row not in table:
-            raise UserError(f"--client {client}: the run's checkpoint has no model of this client")
-        return table[row]
+        if table is not None and row in table:
+            return table[row]
+        if hasattr(state, "models") and hasattr(state, "labels"):
+            return self.models()[max(int(state.labels[client]), 0)]
+        raise UserError(f"--client {client}: the run's checkpoint has no model of this client")
 
 
 def write_model(run: Path, cluster: int | None, client: int | None, path: Path) -> None:

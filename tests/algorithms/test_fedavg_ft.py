@@ -242,6 +242,10 @@ def test_a_run_on_digits_learns_and_resumes_bit_for_bit():
     flags = [part for key, value in settings.items() for part in (f"--{key}", str(value))]
     assert main(["fit", *flags, "--run_dir", "whole"]) == 0
     assert main(["fit", *flags, "--run_dir", "cut", "--engine.memory_gb", "0", "--engine.max_updates", "2"]) == 0
+    for what in ("--client", "--cluster"):  # nobody has a model of its own yet
+        assert main(["export", "cut", what, "0", "--output", f"{what[2:]}.ckpt"]) == 0
+    weights = [torch.load(f"{what}.ckpt")["state_dict"] for what in ("client", "cluster")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     for until in ("5", "null"):
         assert main(["fit", "--run_dir", "cut", "--ckpt_path", "last", "--engine.max_updates", until]) == 0
     for name in ("metrics.csv", "clients.csv"):
