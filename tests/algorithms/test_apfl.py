@@ -7,6 +7,9 @@ import copy
 import csv
 import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -851,3 +854,13 @@ def test_a_run_cut_in_rounds_lessons_and_personal_steps_goes_on_bit_for_bit(whol
     assert Path("cut/bank/personal.rows").exists()
     for name in ("metrics.csv", "clients.csv", "interpolation.csv", "synthetic.npz"):
         assert Path("cut", name).read_bytes() == (whole / name).read_bytes(), name
+
+
+@pytest.mark.slow
+def test_two_ranks_give_the_numbers_of_one():
+    assert main(["fit", *FLAGS, "--run_dir", "one"]) == 0
+    command = [sys.executable, "-m", "flcluster", "fit", *FLAGS, "--run_dir", "two"]
+    ranks = ["--fabric.devices", "2", "--fabric.accelerator", "cpu"]
+    subprocess.run([*command, *ranks], env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True, timeout=300)
+    for name in ("metrics.csv", "clients.csv", "interpolation.csv", "synthetic.npz"):
+        assert Path("one", name).read_bytes() == Path("two", name).read_bytes(), name
