@@ -108,8 +108,10 @@ class APFL(AsyncPersonal[APFLState]):
 
     @property
     def title(self) -> str:
-        """The paper's name, and what the generator knows of classes."""
-        return f"AP-FL ({self.semantics.title})"
+        """The paper's name, what the generator knows of classes, and what is not as usual: such runs are no repeats."""
+        unusual = {"in rounds": self.aggregation == "fedavg", "literal": self.reading == "literal"}
+        unusual["with the global model"] = self.mix_with == "global"
+        return f"AP-FL ({', '.join([self.semantics.title, *(name for name, so in unusual.items() if so)])})"
 
     @property
     def described(self) -> dict[str, str]:

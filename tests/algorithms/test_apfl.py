@@ -729,6 +729,8 @@ def test_titles():
     assert APFL(semantics=OneHot()).title == "AP-FL (one-hot (control))"
     assert APFL(semantics=RandomVectors()).title == "AP-FL (random (control))"
     assert APFL(semantics=OneHot()).described["semantics"] == "one-hot (control)"
+    assert APFL(aggregation="fedavg", reading="literal").title == "AP-FL (MiniLM, in rounds, literal)"
+    assert APFL(mix_with="global").title == "AP-FL (MiniLM, with the global model)"
 
 
 def test_the_papers_settings_are_the_defaults():
