@@ -131,8 +131,8 @@ class FedGen(ClusteredRounds[FedGenState]):
         return loss
 
     def faded(self, weight: float, t: int) -> float:
-        """Return a regulariser's weight in round ``t``; one of 0 stays 0."""
-        return max(LEAST, weight * self.weight_decline**t) if weight else 0.0
+        """Return a regulariser's weight in round ``t``."""
+        return max(LEAST, weight * self.weight_decline**t)
 
     def before(self, fed: Federation, t: int) -> Observe:
         """Add the head of the trained model."""

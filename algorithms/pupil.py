@@ -27,7 +27,8 @@ class Pupil(Generic[M]):
     @property
     def bytes(self) -> int:
         """Bytes of the module on the wire, with all that it needs to draw samples."""
-        return sum(tensor.numel() * tensor.element_size() for tensor in self.module.state_dict().values())
+        sent = [tensor for tensor in self.module.state_dict().values() if tensor.is_floating_point()]
+        return sum(tensor.numel() * tensor.element_size() for tensor in sent)
 
     def load(self, saved: Saved, lr: float | None = None) -> "Pupil[M]":
         """Go on where ``save`` stopped, with another learning rate if one is given."""

@@ -229,7 +229,7 @@ class Fed:
     seed = 0
 
     def __init__(self, clients):
-        self.data = type("Data", (), {"num_clients": clients})
+        self.data = type("Data", (), {"num_clients": clients, "stays": range(clients)})
 
 
 @pytest.mark.parametrize(

@@ -300,12 +300,12 @@ def test_without_teachers_the_generator_stays(script, federate, broken):
 
 
 def test_what_is_sent(script, federate):
-    """From round 1 on the generator's parameters go down with the model; nothing more goes up."""
+    """From round 1 on the generator goes down with the model, BatchNorm's statistics too; nothing more goes up."""
     fed = federate(people(script), module=network())
     loop = make_loop(FedGen(**COMMON), fed, None, None)
     loop.begin()
     model = 4 * (PIXELS * LATENT + LATENT + LATENT * CLASSES + CLASSES)
-    generator = 4 * ((32 + CLASSES) * 256 + 256 + 2 * 256 + 256 * LATENT + LATENT)
+    generator = 4 * ((32 + CLASSES) * 256 + 256 + 4 * 256 + 256 * LATENT + LATENT)
     for down in (model, model + generator, model + generator):
         exchanges = loop.advance()
         assert {e.uploaded for e in exchanges} == {model}
