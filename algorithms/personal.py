@@ -102,8 +102,8 @@ class Personal(ClusteredRounds[S]):
         return super().step(state, t, fed)
 
     def prepare(self, state: S, at: int, fed: Federation) -> tuple[S, Round]:
-        """Take step ``at`` of the preparations."""
-        raise NotImplementedError
+        """Take step ``at`` of the preparations, of which there are none unless a method says so."""
+        return state, Round([], row_of=lambda i: state.models[0], seconds=0.0)
 
     @abstractmethod
     def personalise(self, state: S, clients: Sequence[int], fed: Federation) -> tuple[S, Round]:
