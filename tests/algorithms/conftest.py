@@ -11,7 +11,7 @@ from lightning.fabric import Fabric
 
 from flcluster.bank import Bank
 from flcluster.cli import main
-from flcluster.data import FederatedDataModule, Shard, View
+from flcluster.data import FederatedDataModule, Shard, View, joined
 from flcluster.devices import Devices, Profile
 from flcluster.federation import Federation
 from flcluster.modules import MLP
@@ -41,13 +41,17 @@ class Script(FederatedDataModule):
     """Clients hold what the script says: ``{round: {client: true labels, or (true labels, concept)}}``.
 
     What arrives replaces what was there, unless ``keep`` is larger than 1: then the last so many arrivals are held.
+    ``dropouts`` never take part; ``tested`` data have a global test set.
     """
 
     input_shape, num_clusters, name = SHAPE, 1, "Script"
 
-    def __init__(self, script, classes=4, clients=None, keep=1, also=None, noise=0.3):
+    dropouts = ()
+
+    def __init__(self, script, classes=4, clients=None, keep=1, also=None, noise=0.3, dropouts=(), tested=False):
         super().__init__()
         self.script, self.keep, self.also = script, keep, also or {}
+        self.dropouts, self.tested = dropouts, tested
         self.num_classes = classes
         self.num_clients = clients or 1 + max(m for change in script.values() for m in change)
         self.sources = {
@@ -72,8 +76,8 @@ class Script(FederatedDataModule):
         return View(((self.sources[split][concept], torch.tensor(index)),))
 
     def whole(self, split, client, cycle):
-        views = [self.view(split, client, piece) for piece in self.pieces(client, cycle)]
-        return View(tuple(part for view in views for part in view.parts))
+        nothing = View(((self.sources[split][0], torch.arange(0)),))
+        return joined([self.view(split, client, piece) for piece in self.pieces(client, cycle)] or [nothing])
 
     def drifted(self, cycle):
         if cycle == 0:
@@ -102,6 +106,9 @@ class Script(FederatedDataModule):
 
     def cluster_test(self, cluster):
         return self._all("test")
+
+    def global_test(self):
+        return self._all("test") if self.tested else None
 
 
 @pytest.fixture
@@ -202,5 +209,31 @@ def tiny_run():
         first = ["--config", tiny, "--model.optimizer", "sgd", "--model.lr", "0.1", "--data.redraw", "false"]
         assert main(["fit", *(first if new else []), "--run_dir", folder, *flags]) == 0
         return json.loads(Path(folder, "summary.json").read_text())
+
+    return run
+
+
+@pytest.fixture
+def resumed():
+    """Run the command on label-skewed digits, whole and cut after some steps; compare, and return the whole's summary.
+
+    ``then`` is called when the first part has stopped.
+    """
+
+    def run(settings, stops, then=None):
+        common = {"seed_everything": 3, "data": "SkewedDigits", "model": "MLP", "model.hidden": [16], "model.lr": 0.1}
+        common |= {f"engine.{name}": "false" for name in ("progress", "pictures", "table")} | {"engine.threads": 1}
+        flags = [f"--{key}={value}" for key, value in {**common, **settings}.items()]
+        assert main(["fit", *flags, "--run_dir", "whole"]) == 0
+        in_files = ["--engine.memory_gb", "0"]
+        assert main(["fit", *flags, "--run_dir", "cut", *in_files, "--engine.max_updates", str(stops[0])]) == 0
+        if then:
+            then()
+        for until in (*stops[1:], "null"):
+            assert json.loads(Path("cut/summary.json").read_text())["status"] != "finished"
+            assert main(["fit", "--run_dir", "cut", "--ckpt_path", "last", "--engine.max_updates", str(until)]) == 0
+        for name in ("metrics.csv", "clients.csv"):
+            assert Path("cut", name).read_bytes() == Path("whole", name).read_bytes()
+        return json.loads(Path("whole/summary.json").read_text())
 
     return run

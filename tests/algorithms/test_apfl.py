@@ -15,15 +15,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from replay import begun, descended, logits, right
 from torch.nn import functional as F
 
 from flcluster.algorithms import APFL, FedAvg, apfl
 from flcluster.cli import main
 from flcluster.clock import Arrivals, Schedule
-from flcluster.data import View
 from flcluster.datamodules import SkewedDigits
 from flcluster.errors import UserError
-from flcluster.loops import make_loop
 from flcluster.modules import MLP, SemanticGenerator
 from flcluster.semantics import HashedNames, OneHot, RandomVectors, ShippedNames
 
@@ -64,18 +63,7 @@ def people(script, held=None, dropouts=DROPOUTS, tested=True):
         mean, std = (MEAN,), (STD,)
         class_names = ("zero", "one", "two", "three", "four")
 
-        @property
-        def dropouts(self):
-            return dropouts
-
-        def whole(self, split, client, cycle):
-            found = super().whole(split, client, cycle)
-            return found if found.parts else View(((self.sources[split][0], torch.arange(0)),))
-
-        def global_test(self):
-            return self.cluster_test(0) if tested else None
-
-    return People({0: held or HELD}, classes=CLASSES)
+    return People({0: held or HELD}, classes=CLASSES, dropouts=dropouts, tested=tested)
 
 
 class Listed(Arrivals):
@@ -93,12 +81,6 @@ UPLOADS = (0, 2, 0, 0, 1, 0, 2, 3, 3, 3, 1, 0)
 """Three rounds of four: client 0 three times in the first, client 5 at the end of the second and twice in the third."""
 
 
-def begun(algorithm, fed):
-    loop = make_loop(algorithm, fed, None, None)
-    loop.begin()
-    return loop
-
-
 def played(algorithm, fed):
     loop = begun(algorithm, fed)
     while loop.position < loop.total:
@@ -109,27 +91,8 @@ def played(algorithm, fed):
 # ------------------------------------------------------------------------------------------------- written in the test
 
 
-def logits(row, x):
-    return x.flatten(1) @ row[: PIXELS * CLASSES].view(CLASSES, PIXELS).T + row[PIXELS * CLASSES :]
-
-
-def descended(row, samples, epochs, lr=LR):
-    """Gradient descent of softmax regression on all samples at once, in float64."""
-    x, y = samples[0].double(), samples[1]
-    row = row.double()
-    for _ in range(epochs):
-        at = row.clone().requires_grad_()
-        row = row - lr * torch.autograd.grad(F.cross_entropy(logits(at, x), y), at)[0]
-    return row
-
-
 def held_by(fed, client):
     return fed.data.shard(client, fed.data.num_clients).train.tensors()
-
-
-def right(row, view):
-    x, y = view.tensors()
-    return float((logits(row.double(), x.double()).argmax(1) == y).double().mean())
 
 
 def both(row, client, fed):
@@ -153,7 +116,7 @@ class Asynchronous:
         """Return how many versions old it is."""
         if client in self.silent:
             return None
-        self.local[client] = descended(self.held[client], held_by(self.fed, client), self.epochs)
+        self.local[client] = descended(self.held[client], held_by(self.fed, client), self.epochs, LR)
         stale = self.version - self.versions[client]
         step = self.lr / (1 + stale) ** self.exponent
         self.model = (1 - step) * self.model + step * self.local[client]
@@ -258,7 +221,7 @@ def test_in_rounds_local_models_are_those_of_the_last_round(script, federate):
     model = loop.state.models[0].double()
     for _ in range(2):
         loop.advance()
-        local = {m: descended(model, held_by(fed, m), 2) for m in STAYS}
+        local = {m: descended(model, held_by(fed, m), 2, LR) for m in STAYS}
         model = sum(len(HELD[m]) * row for m, row in local.items()) / sum(len(HELD[m]) for m in STAYS)
         close(loop.state.models[0], model)
         for m in STAYS:
@@ -463,7 +426,7 @@ def test_friends_start_from_the_global_model_and_learn_the_clients_own_mix(scrip
         wanted = by_largest_remainder(counts, 7 * sum(count > 0 for count in counts))
         assert torch.bincount(labels, minlength=CLASSES).tolist() == wanted
         assert (wanted[UNSEEN] > 0) == (job.client in DROPOUTS)
-        expected = descended(theta, (x, labels), 3)
+        expected = descended(theta, (x, labels), 3, LR)
         close(row, expected)
         close(fed.table("friend")[job.client], expected)
         assert not torch.equal(row, theta)
@@ -514,10 +477,10 @@ def test_a_whole_run_replayed(reading, coefficient, share, mix_with, script, fed
     for i in UPLOADS:
         replay.upload(STAYS[i])
     theta = replay.model
-    own = replay.local | {m: descended(theta, held_by(fed, m), 4) for m in DROPOUTS}
+    own = replay.local | {m: descended(theta, held_by(fed, m), 4, LR) for m in DROPOUTS}
     bases = own if mix_with == "local" else own | dict.fromkeys(STAYS, theta)
     samples = {job.client: job.view.tensors() for job, _ in log if job.purpose == "friend"}
-    friends = {m: descended(theta, samples[m], 3) for m in range(6)}
+    friends = {m: descended(theta, samples[m], 3, LR) for m in range(6)}
     for m in range(6):
         close(fed.table("personal")[m], (1 - share) * bases[m] + share * friends[m], atol=5e-6)
         close(fed.table("local" if m in STAYS else "localised")[m], own[m], atol=5e-6)
@@ -581,7 +544,7 @@ def test_a_client_that_stays_but_never_uploaded_is_treated_like_a_dropout(script
     fed = federate(people(script), lr=LR)
     loop = played(APFL(**TINY, rounds=2, participants=1, arrivals=Listed(0, 1)), fed)
     for m in (3, 5, *DROPOUTS):
-        base = descended(loop.state.models[0], held_by(fed, m), 4)
+        base = descended(loop.state.models[0], held_by(fed, m), 4, LR)
         close(fed.table("localised")[m], base, atol=5e-6)
         close(fed.table("personal")[m], 0.9 * base + 0.1 * fed.table("friend")[m].double(), atol=5e-6)
 

@@ -4,20 +4,16 @@ Batches are larger than what anyone holds, so that training is plain gradient de
 """
 
 import csv
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
+from replay import begun, descended, right
 
 from flcluster.algorithms import FedAvg, FedAvgFT
 from flcluster.cli import main
-from flcluster.data import View
 from flcluster.errors import UserError
-from flcluster.loops import make_loop
 
 CLASSES, PIXELS, LR = 4, 6, 0.2
 WIDTH = CLASSES * PIXELS + CLASSES
@@ -36,44 +32,7 @@ COMMON = {"local_epochs": 2, "batch_size": 64, "rounds": 3, "finetune_epochs": 5
 
 
 def people(script, held=None, dropouts=DROPOUTS):
-    class People(script):
-        @property
-        def dropouts(self):
-            return dropouts
-
-        def whole(self, split, client, cycle):
-            found = super().whole(split, client, cycle)
-            return found if found.parts else View(((self.sources[split][0], torch.arange(0)),))
-
-        def global_test(self):
-            return self.cluster_test(0)
-
-    return People({0: held or HELD}, classes=CLASSES)
-
-
-def begun(algorithm, fed):
-    loop = make_loop(algorithm, fed, None, None)
-    loop.begin()
-    return loop
-
-
-def logits(row, x):
-    return x.flatten(1) @ row[: PIXELS * CLASSES].view(CLASSES, PIXELS).T + row[PIXELS * CLASSES :]
-
-
-def descended(row, view, epochs):
-    """Gradient descent of softmax regression on all samples at once, in float64."""
-    x, y = view.tensors()
-    row = row.double()
-    for _ in range(epochs):
-        at = row.clone().requires_grad_()
-        row = row - LR * torch.autograd.grad(F.cross_entropy(logits(at, x.double()), y), at)[0]
-    return row
-
-
-def right(row, view):
-    x, y = view.tensors()
-    return float((logits(row.double(), x.double()).argmax(1) == y).double().mean())
+    return script({0: held or HELD}, classes=CLASSES, dropouts=dropouts, tested=True)
 
 
 def close(found, expected, atol=3e-6):
@@ -88,7 +47,7 @@ def test_a_whole_run_replayed(script, federate, spied):
     for t in range(3):
         log.clear()
         assert [e.client for e in loop.advance()] == [job.client for job, _ in log] == list(STAYS)
-        local = {m: descended(model, train[m], 2) for m in STAYS}
+        local = {m: descended(model, train[m].tensors(), 2, LR) for m in STAYS}
         model = sum(len(HELD[m]) * row for m, row in local.items()) / sum(len(HELD[m]) for m in STAYS)
         close(loop.state.models[0], model)
         found = loop.gauges()
@@ -100,7 +59,7 @@ def test_a_whole_run_replayed(script, federate, spied):
         loop.advance()
     assert [job.client for job, _ in log] == list(range(7))
     assert all(torch.equal(job.start, loop.state.models[0]) for job, _ in log)
-    own = {m: descended(model, train[m], 5) for m in range(7)}
+    own = {m: descended(model, train[m].tensors(), 5, LR) for m in range(7)}
     for m in range(7):
         close(fed.table("personal")[m], own[m], atol=5e-6)
         assert loop.algorithm.own_row(loop.state, m) == ("personal", m)
@@ -217,40 +176,19 @@ def test_names():
 # ------------------------------------------------------------------------------------------------------- runs on digits
 
 
-def test_a_run_on_digits_learns_and_resumes_bit_for_bit():
+def test_a_run_on_digits_learns_and_resumes_bit_for_bit(resumed):
     """Cut within the rounds and between two personal steps; fine-tuning helps on what a client holds itself."""
-    settings = {
-        "seed_everything": 1,
-        "data": "SkewedDigits",
-        "data.num_clients": 7,
-        "data.limit": 500,
-        "data.dropouts": [1, 6],
-        "data.monopoly_classes": [9],
-        "model": "MLP",
-        "model.hidden": [16],
-        "model.lr": 0.1,
-        "engine.threads": 1,
-        "engine.progress": "false",
-        "engine.pictures": "false",
-        "engine.table": "false",
-        "algorithm": "FedAvgFT",
-        "algorithm.rounds": 4,
-        "algorithm.local_epochs": 2,
-        "algorithm.batch_size": 10,
-        "algorithm.finetune_epochs": 5,
-    }
-    flags = [part for key, value in settings.items() for part in (f"--{key}", str(value))]
-    assert main(["fit", *flags, "--run_dir", "whole"]) == 0
-    assert main(["fit", *flags, "--run_dir", "cut", "--engine.memory_gb", "0", "--engine.max_updates", "2"]) == 0
-    for what in ("--client", "--cluster"):  # nobody has a model of its own yet
-        assert main(["export", "cut", what, "0", "--output", f"{what[2:]}.ckpt"]) == 0
-    weights = [torch.load(f"{what}.ckpt")["state_dict"] for what in ("client", "cluster")]
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-    for until in ("5", "null"):
-        assert main(["fit", "--run_dir", "cut", "--ckpt_path", "last", "--engine.max_updates", until]) == 0
-    for name in ("metrics.csv", "clients.csv"):
-        assert Path("cut", name).read_bytes() == Path("whole", name).read_bytes()
-    summary = json.loads(Path("whole/summary.json").read_text())
+
+    def nobody_has_a_model_of_its_own():
+        for what in ("--client", "--cluster"):
+            assert main(["export", "cut", what, "0", "--output", f"{what[2:]}.ckpt"]) == 0
+        weights = [torch.load(f"{what}.ckpt")["state_dict"] for what in ("client", "cluster")]
+        assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+    settings = {"seed_everything": 1, "data.num_clients": 7, "data.limit": 500, "data.dropouts": [1, 6]}
+    settings |= {"data.monopoly_classes": [9], "algorithm": "FedAvgFT", "algorithm.rounds": 4}
+    settings |= {"algorithm.local_epochs": 2, "algorithm.batch_size": 10, "algorithm.finetune_epochs": 5}
+    summary = resumed(settings, stops=[2, 5], then=nobody_has_a_model_of_its_own)
     assert (summary["algorithm"], summary["status"]) == ("FedAvg-FT", "finished")
     with open("whole/metrics.csv") as file:
         rows = list(csv.DictReader(file))

@@ -1,6 +1,5 @@
 """FedDF: whole rounds by explicit loops, whose logits are distilled and into what, and runs on digits."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from torch.nn import functional as F
 
 from flcluster.algorithms import FedAvg, FedDF
 from flcluster.algorithms.feddf import Numbered, logits_of
-from flcluster.cli import main
 from flcluster.data import View
 from flcluster.datamodules import SkewedDigits
 from flcluster.errors import UserError
@@ -371,23 +369,11 @@ def test_the_distillation_data_are_named():
 # ------------------------------------------------------------------------------------------------------ runs on digits
 
 
-def fit(folder, *flags):
-    assert main(["fit", "--run_dir", folder, *flags]) == 0
-    return json.loads(Path(folder, "summary.json").read_text())
-
-
-def test_a_run_on_digits_learns_and_resumes_bit_for_bit():
-    flags = ["--data", "SkewedDigits", "--data.num_clients", "5", "--data.limit", "900", "--seed_everything", "3"]
-    flags += ["--data.proxy_size", "150", "--model", "MLP", "--model.hidden", "[16]", "--model.lr", "0.1"]
-    flags += ["--algorithm", "FedDF", "--algorithm.rounds", "5", "--algorithm.participants", "4"]
-    flags += ["--algorithm.local_epochs", "3", "--algorithm.batch_size", "16", "--engine.threads", "1"]
-    flags += ["--algorithm.distillation_steps", "30", "--algorithm.distillation_data", "150 digits of nobody"]
-    flags += ["--engine.pictures", "false", "--engine.table", "false", "--engine.progress", "false"]
-    whole = fit("whole", *flags)
-    assert whole["acc_global"] > 0.5
-    assert whole["distillation_data"] == "150 digits of nobody"
-    fit("cut", *flags, "--engine.max_updates", "2")
-    fit("cut", "--ckpt_path", "last", "--engine.max_updates", "null")
-    for name in ("metrics.csv", "clients.csv"):
-        assert Path("cut", name).read_text() == Path("whole", name).read_text()
+def test_a_run_on_digits_learns_and_resumes_bit_for_bit(resumed):
+    settings = {"data.num_clients": 5, "data.limit": 900, "data.proxy_size": 150, "algorithm": "FedDF"}
+    settings |= {"algorithm.rounds": 5, "algorithm.participants": 4, "algorithm.local_epochs": 3}
+    settings |= {"algorithm.batch_size": 16, "algorithm.distillation_steps": 30}
+    summary = resumed({**settings, "algorithm.distillation_data": "150 digits of nobody"}, stops=[2])
+    assert summary["acc_global"] > 0.5
+    assert summary["distillation_data"] == "150 digits of nobody"
     assert "distillation_loss" in Path("whole", "metrics.csv").read_text().splitlines()[0]

@@ -1,7 +1,6 @@
 """FedGen: the clients' loss and the generator's lessons by explicit loops, what is sent, and runs on digits."""
 
 import io
-import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from flcluster.algorithms import FedAvg, FedGen
-from flcluster.cli import main
 from flcluster.errors import UserError
 from flcluster.loops import make_loop
 from flcluster.modules import MLP, LatentGenerator
@@ -111,10 +109,7 @@ def test_drawn_classes_are_those_that_clients_hold_and_come_evenly(script, feder
 
 
 def test_dropouts_have_no_say_in_what_is_drawn(script, federate):
-    class Left(script):
-        dropouts = (2,)
-
-    fed = federate(Left({0: {0: [0, 0, 1], 1: [1, 1], 2: [3, 3, 0]}}, classes=4), module=network())
+    fed = federate(script({0: {0: [0, 0, 1], 1: [1, 1], 2: [3, 3, 0]}}, dropouts=(2,)), module=network())
     algorithm = FedGen(**COMMON)
     state, _ = algorithm.step(algorithm.init(fed), 0, fed)
     assert state.classes.tolist() == [0, 1]
@@ -388,22 +383,9 @@ def test_a_state_survives_a_checkpoint(script, federate):
         assert done.extra == same.extra
 
 
-def fit(folder, *flags):
-    assert main(["fit", "--run_dir", folder, *flags]) == 0
-    return json.loads(Path(folder, "summary.json").read_text())
-
-
-def test_a_run_on_digits_learns_and_resumes_bit_for_bit():
-    flags = ["--data", "SkewedDigits", "--data.num_clients", "5", "--data.limit", "700", "--seed_everything", "3"]
-    flags += ["--model", "MLP", "--model.hidden", "[16]", "--model.lr", "0.1", "--engine.threads", "1"]
-    flags += ["--algorithm", "FedGen", "--algorithm.rounds", "4", "--algorithm.participants", "4"]
-    flags += ["--algorithm.local_epochs", "3", "--algorithm.batch_size", "32", "--algorithm.label_weight", "1"]
-    flags += ["--algorithm.latent_weight", "1", "--algorithm.generator_steps", "20"]
-    flags += ["--engine.pictures", "false", "--engine.table", "false", "--engine.progress", "false"]
-    whole = fit("whole", *flags)
-    assert whole["acc_global"] > 0.5
-    fit("cut", *flags, "--engine.max_updates", "2")
-    fit("cut", "--ckpt_path", "last", "--engine.max_updates", "null")
-    for name in ("metrics.csv", "clients.csv"):
-        assert Path("cut", name).read_text() == Path("whole", name).read_text()
+def test_a_run_on_digits_learns_and_resumes_bit_for_bit(resumed):
+    settings = {"data.num_clients": 5, "data.limit": 700, "algorithm": "FedGen", "algorithm.rounds": 4}
+    settings |= {"algorithm.participants": 4, "algorithm.local_epochs": 3, "algorithm.batch_size": 32}
+    settings |= {"algorithm.label_weight": 1, "algorithm.latent_weight": 1, "algorithm.generator_steps": 20}
+    assert resumed(settings, stops=[2])["acc_global"] > 0.5
     assert "generator_loss" in Path("whole", "metrics.csv").read_text().splitlines()[0]

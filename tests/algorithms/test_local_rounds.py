@@ -1,17 +1,13 @@
 """Local training in rounds: everyone alone, dropouts too, against gradient descent in float64; runs on digits."""
 
 import csv
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
+from replay import begun, descended, right
 
 from flcluster.algorithms import FedAvg, LocalRounds
-from flcluster.cli import main
-from flcluster.loops import make_loop
 from flcluster.modules import MLP
 
 CLASSES, PIXELS, LR = 4, 6, 0.2
@@ -21,40 +17,7 @@ COMMON = {"local_epochs": 2, "batch_size": 64, "rounds": 3}
 
 
 def people(script, held=None, dropouts=DROPOUTS, later=None):
-    class People(script):
-        @property
-        def dropouts(self):
-            return dropouts
-
-        def global_test(self):
-            return self.cluster_test(0)
-
-    return People({0: held or HELD, **(later or {})}, classes=CLASSES)
-
-
-def begun(algorithm, fed):
-    loop = make_loop(algorithm, fed, None, None)
-    loop.begin()
-    return loop
-
-
-def logits(row, x):
-    return x.flatten(1) @ row[: PIXELS * CLASSES].view(CLASSES, PIXELS).T + row[PIXELS * CLASSES :]
-
-
-def descended(row, view, epochs):
-    """Gradient descent of softmax regression on all samples at once, in float64."""
-    x, y = view.tensors()
-    row = row.double()
-    for _ in range(epochs):
-        at = row.clone().requires_grad_()
-        row = row - LR * torch.autograd.grad(F.cross_entropy(logits(at, x.double()), y), at)[0]
-    return row
-
-
-def right(row, view):
-    x, y = view.tensors()
-    return float((logits(row.double(), x.double()).argmax(1) == y).double().mean())
+    return script({0: held or HELD, **(later or {})}, classes=CLASSES, dropouts=dropouts, tested=True)
 
 
 def test_everyone_trains_its_own_model_and_sends_nothing(script, federate, spied):
@@ -71,7 +34,7 @@ def test_everyone_trains_its_own_model_and_sends_nothing(script, federate, spied
         for (job, row), exchange in zip(log, exchanges, strict=True):
             m = job.client
             torch.testing.assert_close(job.start.double(), rows[m], rtol=0, atol=5e-6)
-            rows[m] = descended(rows[m], data.shard(m, t).train, 2)
+            rows[m] = descended(rows[m], data.shard(m, t).train.tensors(), 2, LR)
             torch.testing.assert_close(row.double(), rows[m], rtol=0, atol=5e-6)
             assert (exchange.uploaded, exchange.downloaded) == (0, 0)
             expected = right(rows[m], data.shard(m, t).test)
@@ -149,35 +112,12 @@ def test_it_is_called_local():
 # ------------------------------------------------------------------------------------------------------- runs on digits
 
 
-def test_a_run_on_digits_learns_and_resumes_bit_for_bit():
-    """What clients hold they learn, though some have two classes only; rows in files, and half of them rest."""
-    settings = {
-        "seed_everything": 1,
-        "data": "SkewedDigits",
-        "data.num_clients": 6,
-        "data.limit": 400,
-        "data.dropouts": [1, 5],
-        "data.monopoly_classes": [9],
-        "model": "MLP",
-        "model.hidden": [16],
-        "model.lr": 0.1,
-        "engine.threads": 1,
-        "engine.progress": "false",
-        "engine.pictures": "false",
-        "engine.table": "false",
-        "algorithm": "LocalRounds",
-        "algorithm.rounds": 6,
-        "algorithm.participation": 0.5,
-        "algorithm.local_epochs": 3,
-        "algorithm.batch_size": 10,
-    }
-    flags = [part for key, value in settings.items() for part in (f"--{key}", str(value))]
-    assert main(["fit", *flags, "--run_dir", "whole"]) == 0
-    assert main(["fit", *flags, "--run_dir", "cut", "--engine.memory_gb", "0", "--engine.max_updates", "3"]) == 0
-    assert main(["fit", "--run_dir", "cut", "--ckpt_path", "last", "--engine.max_updates", "null"]) == 0
-    for name in ("metrics.csv", "clients.csv"):
-        assert Path("cut", name).read_bytes() == Path("whole", name).read_bytes()
-    summary = json.loads(Path("whole/summary.json").read_text())
+def test_a_run_on_digits_learns_and_resumes_bit_for_bit(resumed):
+    """What clients hold they learn, though some have two classes only; half of them rest."""
+    settings = {"seed_everything": 1, "data.num_clients": 6, "data.limit": 400, "data.dropouts": [1, 5]}
+    settings |= {"data.monopoly_classes": [9], "algorithm": "LocalRounds", "algorithm.rounds": 6}
+    settings |= {"algorithm.participation": 0.5, "algorithm.local_epochs": 3, "algorithm.batch_size": 10}
+    summary = resumed(settings, stops=[3])
     assert (summary["algorithm"], summary["upload_bytes"], summary["download_bytes"]) == ("Local", 0, 0)
     with open("whole/metrics.csv") as file:
         rows = list(csv.DictReader(file))

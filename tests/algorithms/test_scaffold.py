@@ -1,15 +1,11 @@
 """SCAFFOLD: whole rounds by explicit loops, what controls must add up to, where it settles, and runs on digits."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from flcluster.algorithms import Average, FedAvg, Scaffold
-from flcluster.cli import main
 from flcluster.errors import UserError
 from flcluster.loops import make_loop
 from flcluster.modules import MLP
@@ -153,11 +149,7 @@ def test_the_servers_control_is_the_mean_of_all(wanted, script, federate):
 
 def test_dropouts_do_not_count_as_clients(script, federate):
     """Clients 1 and 4 never train: the mean is over the other four."""
-
-    class Left(script):
-        dropouts = (1, 4)
-
-    fed = federate(Left({0: {m: [0, 1, 2, 3, m % 4] for m in range(6)}}), lr=LR)
+    fed = federate(script({0: {m: [0, 1, 2, 3, m % 4] for m in range(6)}}, dropouts=(1, 4)), lr=LR)
     algorithm = Scaffold(local_epochs=2, batch_size=4)
     state = algorithm.init(fed)
     hand = ByHand(fed, state.models[0])
@@ -300,21 +292,7 @@ def test_its_title():
 # ------------------------------------------------------------------------------------------------------ runs on digits
 
 
-def fit(folder, *flags):
-    assert main(["fit", "--run_dir", folder, *flags]) == 0
-    return json.loads(Path(folder, "summary.json").read_text())
-
-
-def test_a_run_on_digits_learns_and_resumes_bit_for_bit():
-    """Controls in a file."""
-    flags = ["--data", "SkewedDigits", "--data.num_clients", "6", "--data.limit", "900", "--seed_everything", "3"]
-    flags += ["--model", "MLP", "--model.hidden", "[16]", "--model.lr", "0.1", "--engine.memory_gb", "0"]
-    flags += ["--algorithm", "Scaffold", "--algorithm.rounds", "6", "--algorithm.participants", "4"]
-    flags += ["--algorithm.local_epochs", "3", "--algorithm.batch_size", "16", "--engine.threads", "1"]
-    flags += ["--engine.pictures", "false", "--engine.table", "false", "--engine.progress", "false"]
-    whole = fit("whole", *flags)
-    assert whole["acc_global"] > 0.5
-    fit("cut", *flags, "--engine.max_updates", "3")
-    fit("cut", "--ckpt_path", "last", "--engine.max_updates", "null")
-    for name in ("metrics.csv", "clients.csv"):
-        assert Path("cut", name).read_text() == Path("whole", name).read_text()
+def test_a_run_on_digits_learns_and_resumes_bit_for_bit(resumed):
+    settings = {"data.num_clients": 6, "data.limit": 900, "algorithm": "Scaffold", "algorithm.rounds": 6}
+    settings |= {"algorithm.participants": 4, "algorithm.local_epochs": 3, "algorithm.batch_size": 16}
+    assert resumed(settings, stops=[3])["acc_global"] > 0.5

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 import torch
+from replay import begun
 
 from flcluster.algorithms import IFCA, FedAvg
 from flcluster.algorithms.selection import Selection
@@ -14,7 +15,6 @@ from flcluster.checkpoint import load_checkpoint, save_checkpoint
 from flcluster.data import View
 from flcluster.devices import Devices, Profile
 from flcluster.errors import UserError
-from flcluster.loops import make_loop
 from flcluster.population import local_accuracies, measured
 
 COMMON = {"local_epochs": 2, "batch_size": 16, "rounds": 6}
@@ -42,12 +42,6 @@ class First(Selection):
     def pick(self, pool, count, t, memory, look, draw):
         self.wanted.append((pool.tolist(), count))
         return pool[:count]
-
-
-def begun(algorithm, fed):
-    loop = make_loop(algorithm, fed, None, None)
-    loop.begin()
-    return loop
 
 
 def seconds(data, devices, client, t, epochs=2):

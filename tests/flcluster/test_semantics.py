@@ -216,5 +216,11 @@ def test_a_file_of_ones_own(tmp_path):
 
 def test_a_file_that_lacks_names_lists_them(tmp_path):
     np.savez(tmp_path / "few.npz", cat=np.ones(2))
-    with pytest.raises(UserError, match=r"algorithm\.semantics\.path: no vector for the classes dog, ox: .*few\.npz"):
+    with pytest.raises(UserError, match=r"classes dog, ox: .*few\.npz \(algorithm\.semantics\.path\)"):
         NamesFile(path=str(tmp_path / "few.npz")).vectors(["dog", "cat", "ox"])
+
+
+@pytest.mark.parametrize("ask", [lambda held: held.title, lambda held: held.vectors(["cat"])])
+def test_a_file_that_is_not_there_names_the_key(tmp_path, ask):
+    with pytest.raises(UserError, match=r"algorithm\.semantics\.path: there is no file .*none\.npz"):
+        ask(NamesFile(path=str(tmp_path / "none.npz")))
