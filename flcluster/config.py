@@ -75,7 +75,11 @@ def fit_parser(prog: str = "flcluster fit") -> ArgumentParser:
     import flcluster.modules  # noqa: F401
 
     set_parsing_settings(docstring_parse_attribute_docstrings=True)
-    parser = ArgumentParser(prog=prog, description="Run one method on one federated dataset.")
+    parser = ArgumentParser(
+        prog=prog,
+        usage=f"{prog} [--config FILE ...] [--KEY VALUE ...]",  # the whole list would bury what an error says
+        description="Run one method on one federated dataset.",
+    )
     parser.add_argument("--config", action="config", help="YAML file; may be given again, later ones win.")
     parser.add_argument("--seed_everything", type=int, default=0, help="Seed of data, arrivals, initialisation, all.")
     parser.add_class_arguments(FabricConfig, "fabric")

@@ -64,12 +64,15 @@ class NamesFile(Semantics):
     @property
     def title(self) -> str:
         """The label, or the model that made the file, or the file's name."""
-        return self.label or read_vectors(Path(self.path).expanduser()).source
+        return self.label or self._held().source
 
     def vectors(self, names: Sequence[str], seed: int = 0) -> Vectors:
         """Look the names up in the file."""
+        return pick(self._held(), names, f"{self.path} (algorithm.semantics.path) lacks them; {MAKE}")
+
+    def _held(self) -> NamedVectors:
         try:
-            return pick(read_vectors(Path(self.path).expanduser()), names, f"{self.path} lacks them; {MAKE}")
+            return read_vectors(Path(self.path).expanduser())
         except UserError as error:
             raise UserError(f"algorithm.semantics.path: {error}") from error
 
