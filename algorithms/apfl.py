@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import nan
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -198,7 +199,7 @@ class APFL(AsyncPersonal[APFLState]):
         friends, trained = fed.table("friend"), []
         for result in fed.train((self._friend(state, m, pupil.module, fed) for m in clients), look):
             friends[result.client] = usable(result, otherwise=state.models[0])
-            trained.append(result.light())
+            trained.append(replace(result.light(), seen={**result.seen, "accuracy": nan}))  # it is not the client's
         kept, localised = self.locals(fed), fed.table("localised")
         alone = [m for m in clients if m not in kept]
         for result in fed.train([self.finetuning(state, m, fed) for m in alone], look):
@@ -209,8 +210,8 @@ class APFL(AsyncPersonal[APFLState]):
             own[m] = interpolated(base, friends[m], self.share)
             sweep[m] = self._tried(base, friends[m], m, fed)
         done = self.trained_once(clients, trained, self.friend_epochs, fed)
-        tuned = [3 * self.finetune_epochs * fed.data.size(m, self.rounds - 1) if m in alone else 0 for m in clients]
-        done = replace(done, download_bytes=pupil.bytes, forwards_of=lambda i: tuned[i])
+        tuned = [3 * self.passed(fed.data.size(m, self.rounds - 1), self.finetune_epochs, fed) for m in clients]
+        done = replace(done, download_bytes=pupil.bytes, forwards_of=lambda i: tuned[i] if clients[i] in alone else 0)
         return replace(state, sweep=sweep), done
 
     def _friend(self, state: APFLState, client: int, generator: SemanticGenerator, fed: Federation) -> Job:

@@ -93,23 +93,28 @@ class AsyncPersonal(Personal[S]):
             at = first + len(trained)
             jobs = (replace(self.job(m, held[m], t, fed), cycle=at + i) for i, m in enumerate(some))
             for result in self.received(state, fed.train(jobs, self.before(fed, t)), fed):
-                behind = state.version - int(state.versions[result.client])
+                behind, m = state.version - int(state.versions[result.client]), result.client
                 if counts(result):
                     state = self._taken_in(state, result, behind)
-                    held[result.client] = state.models[0]
-                trained.append(replace(result.light(), seen={**result.seen, "staleness": behind}))
+                    held[m] = state.models[0]
+                seen = {**result.seen, "staleness": behind}
+                if self.measure != "all":  # now: who uploads again in this round gets another model
+                    seen["after"] = fed.accuracy(held[m].to(fed.device), fed.data.shard(m, t).test)
+                trained.append(replace(result.light(), seen=seen))
         stale = [result.seen["staleness"] for result in trained if result.steps and result.seen["finite"]]
-        ends = np.concatenate([[0.0], schedule.times])
+        ends, sent = np.concatenate([[0.0], schedule.times]), [int(result.steps > 0) for result in trained]
         done = Round(
             trained,
             row_of=lambda i: held[clients[i]],
+            upload_models=sent,
+            download_models=sent,
             seconds=float(ends[first + size] - ends[first]),
             extra={"staleness": float(np.mean(stale))} if stale else {},
         )
         return state, done
 
     def _schedule(self, size: int, fed: Federation) -> Schedule:
-        work = Workload(fed.data.size, self.local_epochs, fed.layout.row_bytes)
+        work = Workload(lambda m, cycle: self.processed(fed.data.size(m, cycle), fed), 1, fed.layout.row_bytes)
         return scheduled(self.arrivals, fed.data.stays, self.rounds * size, fed.seed, work)
 
     def _taken_in(self, state: S, result: Trained, behind: int) -> S:

@@ -13,7 +13,7 @@ from flcluster.errors import UserError
 from flcluster.federation import Federation
 from flcluster.layout import all_finite
 from flcluster.rounds import Round
-from flcluster.worker import Job, Observe, Recipe, Trained, Worker
+from flcluster.worker import Job, Observe, Recipe, Trained, Worker, samples_processed
 
 from .clustered import ClusteredState
 from .distillation import distillation_loss
@@ -85,7 +85,8 @@ class FedDF(FedAvg):
         (student,) = fed.train([self.distillation(state.models[0], teacher, t, fed)])
         if not counts(student):
             return state, done
-        passes = len(taught) * len(teacher) + 3 * self.distillation_steps * min(self.distillation_batch, len(teacher))
+        batch, steps, norm = self.distillation_batch, self.distillation_steps, fed.layout.has_batch_norm
+        passes = len(taught) * len(teacher) + 3 * samples_processed(len(teacher), 1, batch, steps, norm)
         said = {"distillation_loss": student.loss}
         done = replace(done, row_of=lambda i: student.row, extra=said, server_compute=passes)
         return replace(state, models=student.row[None].clone()), done

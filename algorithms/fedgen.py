@@ -43,7 +43,7 @@ class FedGen(ClusteredRounds[FedGenState]):
     CE(head(G(y')), y') + b_t KL(head(G(y)) ‖ p(x)), for classes y' that are drawn from all that clients hold and the
     labels y of the batch, with a_t and b_t falling from round to round. Defaults are those of the authors' code for
     MNIST; it has ``latent_weight`` 1 and ``generator_lr`` 1e-4 for EMNIST, and stops to regularise after 20 epochs of a
-    round, which is not done here.
+    round, which is not done here. The generator's bytes are counted, but devices download it in no time.
     """
 
     label_weight: float = 10.0
@@ -132,7 +132,7 @@ class FedGen(ClusteredRounds[FedGenState]):
 
     def faded(self, weight: float, t: int) -> float:
         """Return a regulariser's weight in round ``t``."""
-        return max(LEAST, weight * self.weight_decline**t)
+        return min(weight, max(LEAST, weight * self.weight_decline**t))
 
     def before(self, fed: Federation, t: int) -> Observe:
         """Add the head of the trained model."""

@@ -120,8 +120,7 @@ class Personal(ClusteredRounds[S]):
 
     def trained_once(self, clients: Sequence[int], trained: list[Trained], epochs: int, fed: Federation) -> Round:
         """Tell of clients that got the global model once more and trained for some epochs, in no virtual time."""
-        norm = fed.layout.has_batch_norm
-        passed = [samples_processed(result.size, epochs, self.batch_size, batch_norm=norm) for result in trained]
+        passed = [self.passed(result.size, epochs, fed) for result in trained]
         return Round(
             trained,
             row_of=lambda i: self.own(fed)[clients[i]],
@@ -129,6 +128,10 @@ class Personal(ClusteredRounds[S]):
             processed_of=lambda i: passed[i],
             seconds=0.0,
         )
+
+    def passed(self, size: int, epochs: int, fed: Federation) -> int:
+        """Return how many samples some epochs of training on ``size`` samples go through."""
+        return samples_processed(size, epochs, self.batch_size, batch_norm=fed.layout.has_batch_norm)
 
     # what is measured -------------------------------------------------------------------------------------------
 

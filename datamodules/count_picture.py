@@ -35,7 +35,7 @@ def draw_counts(data: FederatedDataModule, path: str | Path, cycle: int = 0, max
     """
     shown = min(data.num_clients, max_clients)
     counts = data.label_counts(np.arange(shown), cycle)
-    drops = np.isin(np.arange(shown), getattr(data, "dropouts", ()))
+    drops = np.isin(np.arange(shown), data.dropouts)
     figure = Figure(
         figsize=(_inches(shown, 0.45, 12) + 2.6, _inches(data.num_classes, 0.33, 7) + 2.2), layout="constrained"
     )
@@ -49,7 +49,7 @@ def draw_counts(data: FederatedDataModule, path: str | Path, cycle: int = 0, max
     _draw_classes(right, counts, drops)
     draw = _draw_bubbles if max(counts.shape) <= MOST_BUBBLES else _draw_colours
     draw(figure, middle, counts, drops)
-    _label(middle, shown, _names(data), drops)
+    _label(middle, shown, list(data.class_names), drops)
     if drops.any():
         handles, labels = above.get_legend_handles_labels()
         corner.legend(handles, labels, loc="center", frameon=False, fontsize=9)
@@ -64,22 +64,10 @@ def _inches(count: int, each: float, most: float) -> float:
 
 
 def _title(data: FederatedDataModule, shown: int, samples: int, cycle: int) -> str:
-    partition = getattr(data, "partition", None)
-    how = "" if partition is None else f"\n{type(partition).__name__}{_settings(partition)}"
+    how = f"\n{data.described['partition']}" if "partition" in data.described else ""
     clients = f"{shown} clients" if shown == data.num_clients else f"first {shown} of {data.num_clients} clients"
     when = f", cycle {cycle}" if cycle else ""
     return f"{data.name}: {samples:,} training samples, {clients}{when}{how}"
-
-
-def _settings(partition: Any) -> str:
-    """Return a partition's numbers and names, as far as they fit into a title."""
-    held = {name: value for name, value in vars(partition).items() if isinstance(value, int | float | str)}
-    return "(" + ", ".join(f"{name}={value}" for name, value in held.items()) + ")"
-
-
-def _names(data: FederatedDataModule) -> list[str]:
-    names = getattr(data, "class_names", None) or range(data.num_classes)
-    return [str(name) for name in names]
 
 
 def _draw_sizes(axes: Axes, sizes: Ints, drops: NDArray[np.bool_]) -> None:

@@ -10,6 +10,7 @@ from flcluster import seeds
 from flcluster.data import FederatedDataModule, Shard, View
 from flcluster.errors import UserError
 
+from .class_names import EMNIST
 from .images import ImageSource
 from .leaf import NUM_CLASSES, SIDE, Writers, load_femnist
 
@@ -55,6 +56,11 @@ class RotatedFEMNIST(FederatedDataModule):
         self._test: list[Tensor] = []
         self._sources: list[tuple[ImageSource, ImageSource]] = []
         self._check_arguments()
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """What the classes are called, by label: EMNIST's by class."""
+        return EMNIST["byclass"]
 
     @property
     def angles(self) -> list[float]:

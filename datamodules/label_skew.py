@@ -207,9 +207,11 @@ class LabelSkewDataModule(FederatedDataModule):
                 raise UserError(f"data.{name} is {given}: it must be at least {value}")
         if self.test_share is not None and not 0 < self.test_share < 1:
             raise UserError(f"data.test_share is {self.test_share}: it must be above 0 and below 1, or null")
-        apart = 0 if self.partition.says_who else len(self._dropouts.monopolies)
-        self.partition.check(self.num_clients, self.num_classes - apart)
+        if self.partition.says_who:  # also who drops out
+            self.partition.check(self.num_clients, self.num_classes)
         self._dropouts.check(self.partition, self.num_clients, self.num_classes)
+        if not self.partition.says_who:
+            self.partition.check(self.num_clients, self.num_classes - len(self._dropouts.monopolies))
 
 
 def _chosen(given: Sequence[int] | None, otherwise: Sequence[int]) -> tuple[int, ...]:

@@ -46,12 +46,13 @@ class NaturalIds(Partition):
             names = read_names(root / Path(self.path).expanduser())
             where = f"data.partition.path {self.path}"
         else:
-            found = [_attribute(open_dataset(dataset, root, s, kwargs), self.attribute) for s in ("train", "test")]
-            names = np.concatenate(found)
+            owners = [_attribute(open_dataset(dataset, root, s, kwargs), self.attribute) for s in ("train", "test")]
+            names = np.concatenate(owners)
             where = f"data.partition.attribute {self.attribute}"
-        if len(names) != sum(lengths):
+        if names.shape != (sum(lengths),):
+            found = " x ".join(map(str, names.shape))
             raise UserError(
-                f"{where} names the owners of {len(names)} images, but {dataset.rpartition('.')[2]} has "
+                f"{where} names the owners of {found} images, but {dataset.rpartition('.')[2]} has "
                 f"{lengths[0]} training and {lengths[1]} test images: give one name each"
             )
         return np.unique(names, return_inverse=True)[1].reshape(-1).astype(np.int64)

@@ -74,6 +74,10 @@ class APFLTable1(Partition):
     missing: Literal[10, 20] = 20
     """Per cent of the classes that only the dropout holds."""
 
+    def __post_init__(self) -> None:
+        if self.missing not in (10, 20):
+            raise UserError(f"data.partition.missing is {self.missing}: it must be 10 or 20")
+
     @property
     def title(self) -> str:
         """The table and what it misses."""

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from flcluster.data import FederatedDataModule, Source
 from flcluster.errors import UserError
 
+from .class_names import class_names
 from .clustered import ClusteredDataModule
 from .images import Images, ImageSource
 from .loading import check_image_arguments, check_labels, load, open_dataset
@@ -52,6 +53,11 @@ class RotatedDataModule(ClusteredDataModule):
     def angles(self) -> list[float]:
         """Degrees that each cluster is turned by, counter-clockwise."""
         return [i * 360 / self.num_clusters for i in range(self.num_clusters)]
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """What the classes are called, by label."""
+        return class_names(self.dataset, self.num_classes, self.dataset_kwargs.get("split"))
 
     def prepare_data(self) -> None:
         """Download both splits if asked to."""

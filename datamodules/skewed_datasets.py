@@ -89,6 +89,8 @@ class SkewedEMNIST(LabelSkewDataModule):
             image_size=image_size,
             **kwargs,
         )
+        if split != "letters":  # "EMNIST" is AP-FL's, which are letters
+            self.name = f"EMNIST {split}"
 
     def images(self, split: Split) -> Images:
         """Load one split, turn the images upright and start labels at 0."""

@@ -8,6 +8,7 @@ import torch
 from flcluster.data import FederatedDataModule
 
 from .arrivals import ArrivalPlan
+from .class_names import class_names
 from .holding import Loaded
 from .images import Images, ImageSource
 from .known import CIFAR10, CIFAR100, DIGITS, FASHION_MNIST, MNIST
@@ -51,6 +52,11 @@ class StreamImages(StreamDataModule):
         check_image_arguments(self.input_shape, self.mean, self.std, image_size)
         if image_size is not None:
             self.input_shape = (self.input_shape[0], image_size, image_size)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """What the classes are called, by label."""
+        return class_names(self.dataset, self.num_classes, self.dataset_kwargs.get("split"))
 
     def prepare_data(self) -> None:
         """Download both splits if asked to."""

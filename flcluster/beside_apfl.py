@@ -58,8 +58,9 @@ def _is_dirichlet(partition: str, alpha: str) -> bool:
 
 
 def _embedding(summary: Summary) -> str:
-    title = str(summary.get("semantics")).lower()
-    return next((name for word, name in EMBEDDINGS.items() if word in title), "")
+    """Return the paper's name for a run's semantics, which is a word in the name of a model or a file."""
+    words = re.split(r"[\W_]+", str(summary.get("semantics")).lower().rpartition("/")[2])
+    return next((name for word, name in EMBEDDINGS.items() if word in words), "")
 
 
 def _numbers(name: str, line: Line) -> tuple[str, float, float]:

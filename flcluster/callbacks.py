@@ -36,6 +36,9 @@ class Callback:
 class EarlyStopping(Callback):
     """Stop when a metric has not improved for some sessions.
 
+    What a method does after its rounds (AP-FL's generator and personal models, FedAvg-FT's fine-tuning) is never cut
+    short; a run that stops within its rounds ends without it.
+
     Args:
         monitor: Column of metrics.csv.
         patience: Sessions without improvement before stopping.
@@ -59,7 +62,7 @@ class EarlyStopping(Callback):
         known = self.monitor in MEASURED or self.monitor in metrics
         if not known:
             raise UserError(f"EarlyStopping.monitor={self.monitor} is no column of metrics.csv")
-        if not loop.position or self.monitor not in metrics:  # not measured in this session
+        if not loop.position or loop.closing or self.monitor not in metrics:  # not measured in this session
             return
         value = self.sign * metrics[self.monitor]
         if value > self.best + self.min_delta:

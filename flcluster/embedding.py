@@ -29,10 +29,16 @@ def embed(model: str, sentences: Sequence[str]) -> Vectors:
     """
     tokenizer, network = _load(model)
     parts = []
-    for at in range(0, len(sentences), BATCH):
-        tokens = tokenizer(list(sentences[at : at + BATCH]), padding=True, return_tensors="pt")
-        with torch.no_grad():
-            parts.append(_features(network, tokens))
+    try:
+        for at in range(0, len(sentences), BATCH):
+            tokens = tokenizer(list(sentences[at : at + BATCH]), padding=True, return_tensors="pt")
+            with torch.no_grad():
+                parts.append(_features(network, tokens))
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise UserError(
+            f"--model {model} gives no vectors of sentences ({_first_line(error)}): take a model that embeds text, of "
+            "CLIP's or BERT's kind"
+        ) from error
     return unit_vectors(torch.cat(parts).double().numpy(), model)
 
 
@@ -67,11 +73,14 @@ def _load(model: str) -> tuple[Any, Any]:
     try:
         return AutoTokenizer.from_pretrained(place or model), AutoModel.from_pretrained(place or model).eval()
     except Exception as error:  # whatever the hub, the network or a broken folder raise
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise UserError(
-            f"--model {model} cannot be loaded ({reason}): it must be the name of a model on the Hugging Face hub, "
-            "which takes a network, or a folder with one"
+            f"--model {model} cannot be loaded ({_first_line(error)}): it must be the name of a model on the Hugging "
+            "Face hub, which takes a network, or a folder with one"
         ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 def _bundled() -> str | None:

@@ -86,6 +86,11 @@ class Loop(ABC, Generic[S]):
         return True
 
     @property
+    def closing(self) -> bool:
+        """Whether the run is in steps that its method takes at the end, none of which may be left out."""
+        return False
+
+    @property
     def extra_metrics(self) -> tuple[str, ...]:
         """Names of all columns besides the common ones: the method's, and both accuracies where the data have them."""
         return (*self.algorithm.extra_metrics, *(BOTH if self.fed.data.global_test() is not None else ()))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
 from flcluster.algorithm import Algorithm, UploadAlgorithm
+from flcluster.data import Shard
 from flcluster.errors import UserError
 from flcluster.federation import Federation
 from flcluster.loop import Exchange, Loop
@@ -41,6 +42,11 @@ class RoundLoop(Loop[S]):
         """Whether nothing follows the rounds."""
         return self.total == self.algorithm.rounds
 
+    @property
+    def closing(self) -> bool:
+        """Whether the rounds are over, and what follows them is under way."""
+        return self.position > self.algorithm.rounds
+
     def advance(self) -> list[Exchange]:
         """Run one round."""
         t = self.position
@@ -67,7 +73,7 @@ class RoundLoop(Loop[S]):
             staleness=trained.seen.get("staleness", 1),
             status="accepted" if trained.seen["finite"] else "refused",
             acc_before=trained.seen["accuracy"],
-            acc_after=math.nan if everyone else self.fed.accuracy(done.row_of(i).to(self.fed.device), shard.test),
+            acc_after=math.nan if everyone else self._accuracy_after(i, trained, done, shard),
             loss=trained.loss,
             true=shard.mixture,
             label=done.labels[i] if done.labels else None,
@@ -77,6 +83,11 @@ class RoundLoop(Loop[S]):
             server_compute=self._owed(),
             extra=done.extra,
         )
+
+    def _accuracy_after(self, i: int, trained: Trained, done: Round, shard: Shard) -> float:
+        if "after" in trained.seen:
+            return float(trained.seen["after"])
+        return self.fed.accuracy(done.row_of(i).to(self.fed.device), shard.test)
 
     def _owed(self) -> int:
         owed, self.owed = self.owed, 0

@@ -1,6 +1,7 @@
 """What AP-FL's generator draws of every class, and how good models are that are part friend and part own."""
 
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,7 +103,16 @@ def read_synthetic(path: Path) -> Synthetic:
     try:
         with np.load(path, allow_pickle=False) as archive:
             held = Synthetic(*(archive[name] for name in Synthetic._fields))
-    except (OSError, ValueError, EOFError, KeyError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        KeyError,
+        AttributeError,
+        TypeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
         raise _broken(path, str(error)) from error
     if held.images.ndim != 5 or held.images.dtype != np.uint8 or 0 in held.images.shape:
         raise _broken(path, f"images are {held.images.dtype} {list(held.images.shape)}")

@@ -1,6 +1,7 @@
 """Files of vectors: one per class name, as a NumPy archive (.npz)."""
 
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,7 +70,7 @@ def _arrays(path: Path) -> dict[str, Any]:
             return {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise UserError(f"there is no file {path}: make it with `flcluster vectors --output {path}`") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         what = "a NumPy archive (.npz) with a vector under each name"
         raise UserError(f"{path} cannot be read ({error}): it must be {what}") from error
 

@@ -21,10 +21,14 @@ def vectors(argv: list[str]) -> int:
         type=str,
         nargs="+",
         default=[],
-        help="Class names, or .txt files with one name a line; default all names of the datasets flcluster knows.",
+        help="Class names, .txt files with one name a line, or datasets (CIFAR100, EMNIST-letters …) for all their "
+        "names; default the names of all datasets flcluster knows.",
     )
     parser.add_argument(
-        "--model", type=str, default=MINILM, help="Model on the Hugging Face hub, or a folder with one."
+        "--model",
+        type=str | None,
+        default=None,
+        help=f"Model on the Hugging Face hub, or a folder with one; default {MINILM}.",
     )
     parser.add_argument(
         "--words",
@@ -40,11 +44,14 @@ def vectors(argv: list[str]) -> int:
     if output.suffix != ".npz":
         raise UserError(f"--output {output} must be a .npz file")
     names = all_names(given.names)
+    if given.words is not None and (given.model is not None or given.prompt is not None):
+        raise UserError("--words takes vectors from a list, which is asked no sentence: leave out --model and --prompt")
     if given.words is not None:
         words = Path(given.words).expanduser()
         made = NamedVectors(names, name_vectors(words, names), words.name)
     else:
-        made = NamedVectors(names, embed(given.model, sentences(names, given.prompt)), given.model)
+        model = given.model or MINILM
+        made = NamedVectors(names, embed(model, sentences(names, given.prompt)), model)
     write_vectors(output, made)
     print(f"wrote {output}: {len(names)} names, {made.vectors.shape[1]} values each, by {made.source}")
     return 0
@@ -60,18 +67,18 @@ def sentences(names: Sequence[str], prompt: str | None) -> list[str]:
 
 
 def all_names(given: Sequence[str]) -> tuple[str, ...]:
-    """Return each name once, in order: those given, those of the files given, or those of all known datasets."""
-    found: list[str] = []
-    for entry in given:
-        found += _lines(Path(entry).expanduser()) if entry.endswith(".txt") else [entry]
-    return tuple(dict.fromkeys(found if given else known_names()))
+    """Return each name once, in order: those given, those of the files and datasets given, or all that are known."""
+    known, found = known_names(), list[str]()
+    for entry in given or known:
+        found += _lines(Path(entry).expanduser()) if entry.endswith(".txt") else known.get(entry, (entry,))
+    return tuple(dict.fromkeys(found))
 
 
-def known_names() -> list[str]:
-    """Return the class names of all datasets we know, some more than once."""
+def known_names() -> dict[str, tuple[str, ...]]:
+    """Return the class names of the datasets we know."""
     from flcluster.datamodules.class_names import EMNIST, KNOWN
 
-    return [name for group in (*KNOWN.values(), *EMNIST.values()) for name in group]
+    return {**KNOWN, **{f"EMNIST-{split}": names for split, names in EMNIST.items()}}
 
 
 def _lines(path: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import zlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -19,13 +20,14 @@ Words = dict[str, Vector]
 def name_vectors(path: Path, names: Sequence[str]) -> Vectors:
     """Return for each name the mean of its words' vectors, of length 1 each.
 
-    A word is looked up as it is written, then in small letters; a name whose words are not all in the list is refused.
+    A word is looked up as it is written, then in small letters, then in capitals (lists may leave out a small ``a`` as
+    they do other words without meaning); a name whose words are not all in the list is refused.
     """
     words = {name: re.findall(r"\w+", name.replace("_", " ")) for name in names}
-    known = read_words(path, {form for found in words.values() for word in found for form in (word, word.lower())})
+    known = read_words(path, {form for found in words.values() for word in found for form in _forms(word)})
     rows, missing = [], []
     for name in names:
-        found = [known.get(word, known.get(word.lower())) for word in words[name]]
+        found = [next((known[form] for form in _forms(word) if form in known), None) for word in words[name]]
         if not found or any(vector is None for vector in found):
             missing.append(name)
         else:
@@ -35,6 +37,10 @@ def name_vectors(path: Path, names: Sequence[str]) -> Vectors:
     return unit_vectors(np.stack(rows), str(path))
 
 
+def _forms(word: str) -> tuple[str, str, str]:
+    return word, word.lower(), word.upper()
+
+
 def read_words(path: Path, wanted: Collection[str]) -> Words:
     """Read the vectors of some words, of a list larger than memory too; a name with ``.bin`` in it says binary."""
     try:
@@ -42,7 +48,7 @@ def read_words(path: Path, wanted: Collection[str]) -> Words:
             return dict(_binary(file, wanted) if ".bin" in path.suffixes else _text(file, wanted))
     except FileNotFoundError:
         raise UserError(f"there is no file {path}: it must be a list of word vectors (.txt, .vec or .bin)") from None
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         raise UserError(f"{path} cannot be read as a list of word vectors ({error})") from error
 
 

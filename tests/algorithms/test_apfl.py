@@ -145,10 +145,14 @@ def test_uploads_replayed_one_by_one(lr, exponent, script, federate, spied):
         exchanges = loop.advance()
         clients = [STAYS[i] for i in UPLOADS[4 * t : 4 * t + 4]]
         assert [job.client for job, _ in log] == [e.client for e in exchanges] == clients
-        for (job, row), client in zip(log, clients, strict=True):
+        for (job, row), client, exchange in zip(log, clients, exchanges, strict=True):
             close(job.start, replay.held[client])
             stale.append(replay.upload(client))
             close(row, replay.local[client])
+            after = right(
+                replay.held[client], fed.data.shard(client, t).test
+            )  # what it got now, not at its next upload
+            assert exchange.acc_after == pytest.approx(after, abs=1e-6)
         close(loop.state.models[0], replay.model)
         for client in STAYS:
             close(fed.table("held")[client], replay.held[client])
@@ -158,6 +162,20 @@ def test_uploads_replayed_one_by_one(lr, exponent, script, federate, spied):
         seen += stale
     assert seen == [0, 1, 1, 0, 4, 1, 4, 7, 0, 0, 5, 5]  # by hand: 0, then since the last upload
     assert not any(client in fed.table("held") or client in fed.table("local") for client in DROPOUTS)
+
+
+def test_clients_are_timed_by_what_they_train(script, federate):
+    """Five steps of four samples a round, however many epochs that is."""
+
+    class Watching(Listed):
+        def schedule(self, clients, total, seed, work):
+            watched.extend(work.epochs * work.samples(i, 0) for i in range(clients))
+            return super().schedule(clients, total, seed, work)
+
+    watched = []
+    settings = {**TINY, "batch_size": 4, "local_steps": 5}
+    begun(APFL(**settings, rounds=1, arrivals=Watching(0, 1, 2, 3)), federate(people(script), lr=LR)).advance()
+    assert watched == [4 + 4 + 4 + 2 + 4, 5 * 4, 4 + 4 + 4 + 2 + 4, 4 + 4 + 4 + 1 + 4]  # they hold 14, 16, 14 and 13
 
 
 def test_a_round_has_as_many_uploads_as_clients_that_stay(script, federate, spied):
@@ -592,6 +610,7 @@ def test_personal_steps_send_the_model_and_the_generator_and_nothing_back(script
     assert [e.client for e in exchanges] == list(range(6))
     for exchange in exchanges:
         assert (exchange.uploaded, exchange.status) == (0, "accepted")
+        assert math.isnan(exchange.acc_before)  # a friend's accuracy is not the client's
         assert exchange.downloaded == 4 * (PIXELS * CLASSES + CLASSES) + learnt
 
 

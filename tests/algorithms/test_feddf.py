@@ -115,6 +115,7 @@ def test_two_rounds_by_hand(wanted, T, clip, script, federate, spied):
         assert done.extra["distillation_loss"] == pytest.approx(sum(losses) / 7, rel=1e-3, abs=1e-7)
         assert float((state.models[0] - average).abs().max()) > 1e-3
         assert all(torch.equal(done.row_of(i), state.models[0]) for i in range(len(clients)))
+        assert done.server_compute == 240 * len(clients) + 3 * (240 + 2 * 50)  # teachers' logits; one pass, two batches
 
 
 def test_clients_train_as_in_fedavg(script, federate, spied):

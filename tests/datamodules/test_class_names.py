@@ -3,6 +3,14 @@
 import pytest
 import torchvision.datasets as tv
 
+from flcluster.datamodules import (
+    RotatedDigits,
+    RotatedEMNIST,
+    RotatedFashionMNIST,
+    RotatedFEMNIST,
+    SkewedDigits,
+    StreamDigits,
+)
 from flcluster.datamodules import class_names as names
 from flcluster.datamodules.emnist import EMNIST_CLASSES
 
@@ -93,3 +101,11 @@ def test_unknown_datasets_have_numbers():
         "class 1",
         "class 2",
     )  # somebody's part of it
+
+
+def test_every_datamodule_of_a_known_dataset_has_its_names():
+    for data in (RotatedDigits(), StreamDigits(), SkewedDigits()):
+        assert data.class_names == names.DIGITS
+    assert RotatedFashionMNIST().class_names == names.FASHION_MNIST
+    assert RotatedEMNIST(split="letters").class_names == names.EMNIST["letters"]
+    assert RotatedFEMNIST().class_names == names.EMNIST["byclass"]

@@ -27,6 +27,23 @@ def test_dropouts_have_their_own_colour(tmp_path):
     assert [file.name for file in (tmp_path / "new").iterdir()] == ["a.png"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"partition": Pathological(table=((0, 1, 2, 3, 4), (5, 6, 7, 8, 9)))}, "Pathological(table)"),
+        (
+            {"partition": QuantitySkew(), "dropouts": [1], "monopoly_classes": [3]},
+            "QuantitySkew(0.5), dropouts 1, monopolies 3",
+        ),
+    ],
+)
+def test_titles_say_how_the_data_were_divided(settings, said, tmp_path, monkeypatch):
+    titles = []
+    monkeypatch.setattr("matplotlib.figure.Figure.suptitle", lambda self, text, **style: titles.append(text))
+    draw_counts(SkewedDigits(num_clients=2, **settings), tmp_path / "a.png")
+    assert titles[0].splitlines()[1] == said
+
+
 def test_areas_are_in_proportion_to_counts(tmp_path, monkeypatch):
     """Two clients, two classes: nine times the samples make a circle of three times the width."""
     drawn = {}

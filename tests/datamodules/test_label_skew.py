@@ -222,6 +222,8 @@ def test_dropouts_without_monopolies_change_nothing():
         ({"monopoly_classes": [1]}, "name some in data.dropouts"),
         ({"monopoly_classes": [10], "dropouts": [1]}, r"data.monopoly_classes is \[10\]"),
         ({"monopoly_classes": list(range(10)), "dropouts": [1]}, "nothing is left for the others"),
+        ({"monopoly_classes": list(range(10)), "dropouts": [1], "partition": Pathological()}, "nothing is left"),
+        ({"monopoly_classes": [77], "dropouts": [1], "partition": Pathological(classes_per_client=10)}, "is \\[77\\]"),
         ({"monopoly_classes": [1], "partition": APFLTable1()}, "says itself who holds which class"),
         ({"monopoly_classes": [1], "dropouts": [1], "partition": NaturalIds(path="x")}, "says itself"),
         ({"partition": Pathological(classes_per_client=1), "num_clients": 9}, "9 of 10 classes"),
@@ -312,6 +314,10 @@ def test_emnist_stands_upright_and_counts_from_0(write_emnist, tmp_path):
     assert (rotated.mean, rotated.std, rotated.num_classes) == (data.mean, data.std, 26)
     with pytest.raises(UserError, match=r"data\.split is 'small'"):
         SkewedEMNIST(split="small")
+    assert (data.name, SkewedEMNIST(split="byclass").name) == (
+        "EMNIST",
+        "EMNIST byclass",
+    )  # never repeats of each other
 
 
 OWNED = """
@@ -360,6 +366,9 @@ def test_owners_that_do_not_fit_are_named(notes, tmp_path):
     (tmp_path / "short.txt").write_text("a\nb\n")
     with pytest.raises(UserError, match="names the owners of 2 images, but Notes has 60 training and 20 test"):
         setup(path="short.txt")
+    np.save(tmp_path / "pairs.npy", np.zeros((80, 2)))
+    with pytest.raises(UserError, match="names the owners of 80 x 2 images"):
+        setup(path="pairs.npy")
     with pytest.raises(UserError, match=r"data\.partition\.path: .*nowhere\.txt cannot be read"):
         setup(path="nowhere.txt")
     with pytest.raises(UserError, match="Notes has no 'users'"):

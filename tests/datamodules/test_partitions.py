@@ -389,3 +389,8 @@ def test_rounding_leaves_no_small_client_without_tests():
     """100 equal clients, 10 classes, 12 tests a class: rounding each class on its own would leave many with none."""
     shared = share_like(np.full((100, 10), 16), np.full(10, 12), rng())
     assert shared.sum() == 120 and set(shared.sum(axis=1)) == {1, 2}
+
+
+def test_the_printed_table_misses_10_or_20():
+    with pytest.raises(UserError, match=r"data\.partition\.missing is 15"):
+        APFLTable1(missing=15)

@@ -4,12 +4,13 @@ import csv
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 import yaml
 
-from flcluster.callbacks import Callback
+from flcluster.callbacks import Callback, EarlyStopping
 from flcluster.cli import main
 from flcluster.config import plan_fit
 from flcluster.fit import build, fit
@@ -181,6 +182,16 @@ def test_diverging_clients_are_refused_and_the_run_goes_on():
 def test_diverging_pretraining_is_an_error(capsys):
     assert main(["fit", "--config", TINY, "--run_dir", "a", "--model.optimizer", "sgd", "--model.lr", "1e30"]) == 2
     assert "--model.lr" in capsys.readouterr().err
+
+
+def test_early_stopping_does_not_cut_the_end_short():
+    """Nothing improves while AP-FL's generator learns."""
+    stopping = EarlyStopping(monitor="acc_global", patience=2)
+    for closing, stops in ((True, None), (False, "acc_global has not improved for 2 sessions")):
+        loop = SimpleNamespace(position=9, closing=closing, stop=None)
+        for _ in range(3):
+            stopping.on_session_end(loop, {"acc_global": 0.5})
+        assert loop.stop == stops
 
 
 def test_early_stopping_and_time_limit():

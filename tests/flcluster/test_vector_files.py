@@ -69,6 +69,26 @@ def test_files_that_are_no_archive(tmp_path, contents):
         read_vectors(tmp_path / "wrong.npz")
 
 
+def flipped(packed, at):
+    return packed[:at] + bytes([packed[at] ^ 0xFF] * 20) + packed[at + 20 :]
+
+
+def test_flipped_bytes_are_one_message(tmp_path):
+    """Whatever the unpacking makes of them: a wrong checksum, or data that cannot be unpacked."""
+    values = np.random.default_rng(0).normal(size=400)
+    np.savez_compressed(tmp_path / "good.npz", cat=values)
+    packed = (tmp_path / "good.npz").read_bytes()
+    lines = "\n".join(f"word{i} {a} 1" for i, a in enumerate(values)) + "\ncat 1 2\n"
+    listed = gzip.compress(lines.encode())
+    for at in range(60, 1500, 60):
+        (tmp_path / "wrong.npz").write_bytes(flipped(packed, at))
+        with pytest.raises(UserError, match=r"wrong\.npz"):
+            read_vectors(tmp_path / "wrong.npz")
+        (tmp_path / "wrong.txt.gz").write_bytes(flipped(listed, at))
+        with pytest.raises(UserError, match=r"wrong\.txt\.gz"):
+            name_vectors(tmp_path / "wrong.txt.gz", ["cat"])
+
+
 def test_a_single_array_is_no_archive(tmp_path):
     with (tmp_path / "wrong.npz").open("wb") as file:
         np.save(file, np.ones(3))
@@ -117,6 +137,12 @@ def test_names_are_means_of_words(tmp_path):
     diagonal = np.array([1.5, 0.5])
     expected = [np.array([2, 1]) / np.sqrt(5), [1, 0], diagonal / np.linalg.norm(diagonal)]
     assert np.allclose(found, expected)
+
+
+def test_a_word_that_is_there_in_capitals_only(tmp_path):
+    """Lists leave out small words without meaning, the small letter a among them."""
+    (tmp_path / "w.txt").write_text("A 0 2\ncat 1 0\nCAT 0 1\n")
+    assert name_vectors(tmp_path / "w.txt", ["a", "cat"]).tolist() == [[0, 1], [1, 0]]
 
 
 def test_names_with_unknown_words_are_listed(tmp_path):

@@ -128,7 +128,29 @@ def test_word_vectors_need_no_model(tmp_path):
 
 def test_all_known_names_are_what_ships():
     assert all_names([]) == shipped().names
-    assert {*CIFAR100, *EMNIST["byclass"]} <= set(known_names())
+    assert {*CIFAR100, *EMNIST["byclass"]} <= set(all_names([]))
+
+
+def test_a_dataset_stands_for_its_names():
+    assert all_names(["CIFAR100", "okapi"]) == (*CIFAR100, "okapi")
+    assert all_names(["EMNIST-letters"]) == EMNIST["letters"]
+    assert set(known_names()) >= {"Digits", "MNIST", "FashionMNIST", "CIFAR10", "CIFAR100", "EMNIST-byclass"}
+
+
+def test_a_model_that_embeds_no_sentences(hub, monkeypatch, capsys):
+    """GPT-2's tokenizer has nothing to pad with and raises a ValueError; some models have no last layer to average."""
+
+    def refuse(self, sentences, padding, return_tensors):
+        raise ValueError("Asking to pad but the tokenizer does not have a padding token.\nMore.")
+
+    arguments = ["vectors", "--model", "bert", "--names", "cat", "--output", "x.npz"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Tokenizer, "__call__", refuse)
+        assert main(arguments) == 2
+        assert "--model bert gives no vectors of sentences (Asking to pad" in capsys.readouterr().err
+    monkeypatch.setattr(Bert, "forward", lambda self, input_ids, attention_mask: SimpleNamespace(logits=input_ids))
+    assert main(arguments) == 2
+    assert "last_hidden_state" in capsys.readouterr().err
 
 
 def test_names_come_once_in_order(tmp_path):
@@ -155,6 +177,8 @@ def test_masked_mean_against_a_loop():
         (["--model", "bert", "--output", "x.npz", "--prompt", "hello"], r"--prompt 'hello' must have {name} in it"),
         (["--output", "x.npz", "--names", "gone.txt"], r"--names gone\.txt cannot be read"),
         (["--output", "x.npz", "--words", "gone.vec"], r"there is no file gone\.vec"),
+        (["--output", "x.npz", "--words", "w.txt", "--prompt", "a {name}"], r"leave out --model and --prompt"),
+        (["--output", "x.npz", "--words", "w.txt", "--model", "bert"], r"leave out --model and --prompt"),
     ],
 )
 def test_mistakes_are_one_message(hub, arguments, message, capsys):
