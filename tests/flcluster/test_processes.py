@@ -43,7 +43,11 @@ def wait_for_updates(folder: str, count: int, process: subprocess.Popen) -> None
     pytest.fail(f"{folder}: no {count} updates in time (exit code {process.poll()})")
 
 
-@pytest.mark.parametrize("method", ["CDFL", "FedSoftAsync", "IFCA", "DFCA"])
+ALIKE = [pytest.param(method, marks=pytest.mark.slow) for method in ("FedSoftAsync", "IFCA")]
+"""Methods whose rows go between ranks as CDFL's and DFCA's do."""
+
+
+@pytest.mark.parametrize("method", ["CDFL", "DFCA", *ALIKE])
 def test_two_ranks_give_the_results_of_one(method):
     run_here("one", "--algorithm", method)
     run("two", "--algorithm", method, "--fabric.devices", "2", "--fabric.accelerator", "cpu")
