@@ -9,11 +9,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from flcluster.algorithm import Reply, Upload, UploadAlgorithm, at_least
+from flcluster.algorithm import Reply, Upload
 from flcluster.errors import UserError
 from flcluster.federation import Federation, mean_loss
 from flcluster.worker import Worker
 
+from .cluster_uploads import ClusterUploads
 from .estimation import Bar, estimate_distribution, passes_filter, update_ratios
 
 
@@ -37,13 +38,9 @@ class CDFLState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CDFL(UploadAlgorithm[CDFLState]):
+class CDFL(ClusterUploads[CDFLState]):
     """Client-driven clustered FL: one upload in, one personalised model out (CDFL Algorithm 1)."""
 
-    rho: float = 0.1
-    """ρ: weight of the proximal term (ρ/2)·‖v − u‖² in the local objective."""
-    beta0: float = 0.025
-    """β0: largest step of a cluster model towards an upload."""
     c1: float = 0.5
     """Weight of the losses l in the estimate."""
     c2: float = 0.25
@@ -64,14 +61,6 @@ class CDFL(UploadAlgorithm[CDFLState]):
     """Clamp values below their bar to zero (false: the formula as printed, which then inverts the order)."""
     threshold: float | Literal["ave"] = "ave"
     """β1 bar: clusters with a smaller weight are not updated; 'ave' is 1/K."""
-    a: float = 10.0
-    """Slope of the staleness factor."""
-    b: float = 5.0
-    """Epochs an upload counts as fresh."""
-    max_staleness: int | None = None
-    """τ0: older uploads change nothing; default is the number of clients."""
-    staleness: Literal["cdfl", "ccfl"] = "cdfl"
-    """s_k = t − τ for updated clusters (cdfl), or epochs between τ and the cluster's previous change (ccfl)."""
     adjust_start: float | None = None
     """Global adjustment filter from this share of the run on; off if not given."""
     adjust_quantile: float = 0.7
@@ -82,16 +71,8 @@ class CDFL(UploadAlgorithm[CDFLState]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("rho", self.rho, 0)
-        if not 0 <= self.beta0 <= 1:
-            raise UserError(f"algorithm.beta0 must be in [0, 1], got {self.beta0}")
         if min(self.c1, self.c2, 1 - self.c1 - self.c2) < -1e-9:
             raise UserError(f"algorithm.c1 and c2 must be >= 0 and sum to at most 1, got {self.c1} and {self.c2}")
-
-    @property
-    def prox(self) -> float:
-        """ρ."""
-        return self.rho
 
     def init(self, fed: Federation) -> CDFLState:
         """Pre-train the cluster models; clients begin with their mean."""
@@ -123,15 +104,16 @@ class CDFL(UploadAlgorithm[CDFLState]):
     def upload(self, state: CDFLState, up: Upload, fed: Federation) -> tuple[CDFLState, Reply]:
         """ServerUpdate(v, τ, t)."""
         t, K = state.epoch + 1, len(state.clusters)
-        limit = len(fed.data.stays) if self.max_staleness is None else self.max_staleness
-        if t - up.last_sync > limit:
+        if self.is_deprecated(up, t, fed):
             last = state.weights[up.client]
             weights = torch.full_like(last, 1 / K) if last.isnan().any() else last
             return replace(state, epoch=t), Reply(mixed(weights, state.clusters), deprecated=True)
 
         measured = self._measure(state, up, fed)
         weights, clamped = self._estimate(measured, fed)
-        ratios, staleness = self._ratios(state, weights, up.last_sync, t)
+        staleness = self.staleness_of(up, t, state.changed, fed)
+        ratios = update_ratios(weights, staleness, beta0=self.beta0, a=self.a, b=self.b, threshold=self.threshold)
+        fresh = bool((staleness[ratios > 0] < self.b).any())
         passes = self._filter(state, measured, up.progress)
         filtered = int(((ratios > 0) & ~passes).sum())
         ratios = torch.where(passes, ratios, 0.0)
@@ -157,7 +139,7 @@ class CDFL(UploadAlgorithm[CDFLState]):
         return new, Reply(
             mixed(weights, clusters),
             estimate=weights,
-            fresh=bool((staleness < self.b).any()),
+            fresh=fresh,
             server_forwards=forwards,
             extra={"clamped": clamped, "filtered": filtered},
         )
@@ -183,12 +165,6 @@ class CDFL(UploadAlgorithm[CDFLState]):
             clamp=self.clamp,
         )
 
-    def _ratios(self, state: CDFLState, weights: Tensor, last_sync: int, t: int) -> tuple[Tensor, Tensor]:
-        reference = torch.full_like(state.changed, t) if self.staleness == "cdfl" else state.changed
-        staleness = reference - last_sync
-        ratios = update_ratios(weights, staleness, beta0=self.beta0, a=self.a, b=self.b, threshold=self.threshold)
-        return ratios, staleness[ratios > 0]
-
     def _filter(self, state: CDFLState, measured: Tensor, progress: float) -> Tensor:
         if self.adjust_start is None or progress < self.adjust_start:
             return torch.ones(len(measured), dtype=torch.bool)
@@ -200,7 +176,7 @@ class CCFL(CDFL):
     """CDFL as first published: staleness since the cluster's last change, and the global adjustment filter."""
 
     staleness: Literal["cdfl", "ccfl"] = "ccfl"
-    """s_k = t − τ for updated clusters (cdfl), or epochs between τ and the cluster's previous change (ccfl)."""
+    """s_k = t − τ (cdfl), or from τ to the cluster's previous change (ccfl)."""
     adjust_start: float | None = 0.5
     """Global adjustment filter from this share of the run on; off if not given."""
 

@@ -9,10 +9,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from flcluster.algorithm import Reply, Upload, UploadAlgorithm, at_least
+from flcluster.algorithm import Reply, Upload
 from flcluster.federation import Federation
 
 from .cdfl import mixed
+from .cluster_uploads import ClusterUploads
 from .estimation import sample_shares, soft_ratios
 
 
@@ -22,11 +23,13 @@ class FedSoftState:
 
     epoch: int
     clusters: Tensor
+    changed: Tensor
+    """The epoch each cluster last changed, ``[K]``."""
     initial: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedSoftAsync(UploadAlgorithm[FedSoftState]):
+class FedSoftAsync(ClusterUploads[FedSoftState]):
     """Each client measures its mixture μ with the K models it received, and uploads it with its own model.
 
     Deprecated uploads count as without an estimate, as CDFL's do, so that the KL of both is over the same uploads.
@@ -37,32 +40,15 @@ class FedSoftAsync(UploadAlgorithm[FedSoftState]):
     """Weight of the pull towards the cluster models, Σ_k μ_k·‖v − w_k‖²·ρ/2."""
     pull: Literal["clusters", "reply"] = "clusters"
     """Pull towards the clusters weighted by the new data's μ (FedSoft's objective), or towards the model last used."""
-    beta0: float = 0.025
-    """β0: largest step of a cluster model towards an upload."""
-    a: float = 10.0
-    """Slope of the staleness factor."""
-    b: float = 5.0
-    """Epochs an upload counts as fresh."""
-    max_staleness: int | None = None
-    """τ0: older uploads change nothing; default is the number of clients."""
     sigma: float = 1e-4
     """Share of samples an empty cluster is counted with."""
 
     state_type: ClassVar[type] = FedSoftState
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least("rho", self.rho, 0)
-
-    @property
-    def prox(self) -> float:
-        """ρ."""
-        return self.rho
-
     def init(self, fed: Federation) -> FedSoftState:
         """Pre-train the cluster models."""
         clusters = self.pretrained(fed)
-        return FedSoftState(0, clusters, clusters.clone())
+        return FedSoftState(0, clusters, torch.zeros(len(clusters), dtype=torch.int64), clusters.clone())
 
     def clusters(self, state: FedSoftState) -> Tensor:
         """w_1 … w_K."""
@@ -75,17 +61,17 @@ class FedSoftAsync(UploadAlgorithm[FedSoftState]):
     def upload(self, state: FedSoftState, up: Upload, fed: Federation) -> tuple[FedSoftState, Reply]:
         """β_k = β0·μ_k·β2_k; the client forms Σ_k μ_k·w_k itself."""
         assert up.carry is not None
-        t, shares, clusters = state.epoch + 1, up.carry, state.clusters
-        limit = len(fed.data.stays) if self.max_staleness is None else self.max_staleness
-        deprecated = t - up.last_sync > limit
+        t, shares, clusters, changed = state.epoch + 1, up.carry, state.clusters, state.changed
+        deprecated, fresh = self.is_deprecated(up, t, fed), False
         if not deprecated:
-            staleness = torch.full((len(clusters),), t - up.last_sync)
+            staleness = self.staleness_of(up, t, changed, fed)
             ratios = soft_ratios(shares, staleness, beta0=self.beta0, a=self.a, b=self.b)
             clusters = torch.lerp(clusters, up.row, ratios.to(clusters)[:, None])
+            changed = torch.where(ratios > 0, t, changed)
+            fresh = bool((staleness < self.b).any())
         reply = self._received(clusters, mixed(shares, clusters), up.client, up.cycle + 1, fed)
-        fresh = not deprecated and t - up.last_sync < self.b
         estimate = None if deprecated else shares
-        return replace(state, epoch=t, clusters=clusters), replace(
+        return replace(state, epoch=t, clusters=clusters, changed=changed), replace(
             reply, estimate=estimate, deprecated=deprecated, fresh=fresh
         )
 

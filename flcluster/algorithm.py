@@ -118,7 +118,7 @@ class Reply:
     """What a client gets back, and what the exchange cost."""
 
     row: Tensor
-    """The model the client uses from now on and trains from next."""
+    """The model the client uses from now on and (see ``trains_from``) trains from next."""
     anchor: Tensor | None = None
     """What its next training is pulled towards; ``row`` if not given."""
     carry: Tensor | None = None
@@ -189,6 +189,10 @@ class UploadAlgorithm(Algorithm[S]):
     @abstractmethod
     def join(self, state: S, client: int, fed: Federation) -> Reply:
         """Return what a client starts from; may depend on what ``init`` made, never on later uploads."""
+
+    def trains_from(self, state: S, held: Tensor) -> Tensor:
+        """Return what a client that holds a model trains from; may depend on what ``init`` made, never on uploads."""
+        return held
 
     def observe(self, worker: Worker, row: Tensor, fed: Federation) -> dict[str, Any]:
         """Compute what depends on the uploaded row alone; runs in parallel, where the row was trained."""

@@ -10,6 +10,7 @@ from flcluster.tables import (
     Key,
     Row,
     Summary,
+    family,
     markdown_table,
     mean_std,
     method_name,
@@ -93,7 +94,7 @@ def _markdown_cells(groups: Groups, key: Key, rows: Mapping[Any, Row]) -> dict[s
     cells |= {f"All clients ({source})": cell("client_all", source) for source in SOURCES}
     cells |= {"All clients, last 5 rows (ours)": cell("client_all_last"), "Purity (ours)": cell("purity")}
     for title, metric in (("Client before", "client_before"), ("Client after", "client_after"), ("Cluster", "cluster")):
-        metric = "client" if key[2] == "Local" and metric == "client_after" else metric
+        metric = "client" if family(key[2]) == "Local" and metric == "client_after" else metric
         cells |= {f"{title} ({source})": cell(metric, source) for source in SOURCES}
     cells |= {"Heterogeneity (ours)": cell("heterogeneity"), "Re-clusterings (ours)": cell("reclusterings", digits=1)}
     shares = {name: cell(f"{name.lower()}_share", scale=100, digits=1) for name in ("Fresh", "Deprecated")}

@@ -1,4 +1,4 @@
-"""The command ``flcluster``: fit, compare, study, report, data, drift, convert, export, vectors, tables."""
+"""The command ``flcluster``: fit, compare, study, report, gather, data, drift, convert, export, vectors, tables."""
 
 import contextlib
 import os
@@ -63,6 +63,13 @@ def report_command(argv: list[str]) -> int:
         write_report(runs, Path(given.output))
         print(f"wrote {given.output}/report.md")
     return 0
+
+
+def gather_command(argv: list[str]) -> int:
+    """Keep the numbers of finished runs in one small CSV file: RUN [RUN …] --output results/NAME.csv."""
+    from flcluster.gather import gather
+
+    return gather(argv)
 
 
 def data_command(argv: list[str]) -> int:
@@ -135,6 +142,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "compare": compare_command,
     "study": study_command,
     "report": report_command,
+    "gather": gather_command,
     "data": data_command,
     "drift": drift_command,
     "convert": convert_command,

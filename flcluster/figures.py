@@ -17,7 +17,7 @@ from flcluster.drift_figures import drift_figure
 from flcluster.network_figures import network_figure
 from flcluster.reading import Run
 from flcluster.synthetic_figures import interpolation_figure, synthetic_figure
-from flcluster.tables import Key, key_of, mean_std, number, order, ratios, repeats
+from flcluster.tables import Key, family, key_of, mean_std, number, order, ratios, repeats
 
 Values = Mapping[Key, tuple[float, float]]
 
@@ -72,7 +72,7 @@ def _client_lines(axes: Axes, run: Run) -> None:
     """Draw what is known of the clients: all of them if they were measured, else those that uploaded."""
     if _line(axes, run, "client_acc", "-", linewidth=2.2):
         return
-    single = run.summary["algorithm"] == "Local"  # one accuracy: solid, whichever name it was recorded under
+    single = family(run.summary["algorithm"]) == "Local"  # one accuracy: solid, whichever name it was recorded under
     if not (_line(axes, run, "client_acc_after", "-") and single):
         _line(axes, run, "client_acc_before", "-" if single else "--")
 

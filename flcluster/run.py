@@ -25,6 +25,7 @@ from flcluster.loop import Loop
 from flcluster.loops import make_loop
 from flcluster.memory import peak_gb
 from flcluster.progress import RunProgress
+from flcluster.provenance import code_version
 from flcluster.recorder import RECENT, Recorder, write_json
 from flcluster.report import Run
 
@@ -68,6 +69,8 @@ class ActiveRun:
             exp.data.num_clients, exp.data.num_clusters, self.loop.extra_metrics, RECENT if self.loop.steady else 1
         )
         self.elapsed = 0.0
+        self.code = [code_version()] if self.main else []
+        """The code that made this run, one entry each time it went on with another."""
         self.begun = exp.restored is not None
         """Whether there is a checkpoint to go on from."""
         self.fed.note = self._note
@@ -185,6 +188,7 @@ class ActiveRun:
             "num_clusters": exp.data.num_clusters,
             "num_clients": exp.data.num_clients,
             "seed": exp.seed,
+            "commit": "+".join(self.code),
             "status": f"stopped: {why}" if why else "finished",
             **self.recorder.summary(),
             "wall_seconds": wall,
@@ -201,6 +205,7 @@ class ActiveRun:
             "recorder": self.recorder.save(),
             "callbacks": [c.state_dict() if hasattr(c, "state_dict") else {} for c in self.exp.callbacks],
             "logger_ids": self.exp.logger_ids,
+            "code": self.code,
             "elapsed": self.elapsed + time.monotonic() - self.started,
         }
         if self.main:
@@ -215,6 +220,7 @@ class ActiveRun:
         self.loop.restore(content["loop"])
         self.recorder.restore(content["recorder"])
         self.elapsed = content["elapsed"]
+        self.code = list(dict.fromkeys([*content.get("code", ["unknown"]), *self.code]))
         for callback, state in zip(self.exp.callbacks, content["callbacks"], strict=True):
             if hasattr(callback, "load_state_dict"):
                 callback.load_state_dict(state)

@@ -54,8 +54,13 @@ Groups = Mapping[Key, Sequence[Summary]]
 
 
 def method_name(algorithm: str) -> str:
-    """Return the papers' spelling of an algorithm's class name."""
-    return {"FedSoftAsync": "FedSoft-Async"}.get(algorithm, algorithm)
+    """Return the papers' spelling of an algorithm's class name.
+
+    >>> method_name("FedSoftAsync (staleness in epochs)")
+    'FedSoft-Async (staleness in epochs)'
+    """
+    name, variant = family(algorithm), algorithm[len(family(algorithm)) :]
+    return {"FedSoftAsync": "FedSoft-Async"}.get(name, name) + variant
 
 
 def family(method: str) -> str:
@@ -130,7 +135,7 @@ def our_rows(groups: Groups) -> list[Row]:
 def _measured(summary: Summary, metric: str) -> float:
     """Local has one accuracy, ``client``, as in the papers: no server's reply parts a before from an after."""
     client = metric if metric in ("client", "client_before", "client_after") else None
-    if client and (client == "client") != (summary["algorithm"] == "Local"):
+    if client and (client == "client") != (family(summary["algorithm"]) == "Local"):
         return math.nan
     value = number(summary, METRICS[metric])
     return number(summary, "client_acc_before") if client == "client" and math.isnan(value) else value

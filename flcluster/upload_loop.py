@@ -58,7 +58,7 @@ class UploadLoop(Loop[S]):
             client=client,
             cycle=self.cycles[n],
             row=trained.row,
-            start=self.starts[client].to(self.fed.device),
+            start=self.algorithm.trains_from(self.state, self.starts[client]).to(self.fed.device),
             last_sync=int(self.synced[client]),
             size=trained.size,
             carry=self.carries.get(client),
@@ -144,7 +144,7 @@ class UploadLoop(Loop[S]):
         anchor = self.fed.table("anchor")[client] if algorithm.prox and client in self.anchored else None
         return Job(
             client,
-            self.starts[client],
+            algorithm.trains_from(self.state, self.starts[client]),
             shard.train,
             algorithm.local_epochs,
             algorithm.batch_size,
@@ -169,7 +169,7 @@ class UploadLoop(Loop[S]):
             true=shard.mixture,
         )
         if reply is None:  # the client keeps its last model
-            after = self.fed.accuracy(up.start, shard.test)
+            after = self.fed.accuracy(self.starts[up.client].to(self.fed.device), shard.test)
             cost = wire if self.algorithm.sends else 0
             return Exchange(
                 **common, status="refused", acc_after=after, uploaded=cost, downloaded=cost, client_compute=train_cost

@@ -163,8 +163,7 @@ class Worker:
         """Add to the gradients, or shorten them, in the scale that they have."""
         scale = self.scaler.get_scale() if self.scaler else 1.0
         if pull is not None:
-            rho = job.prox * scale
-            self.layout.grad.add_(self.layout.row[: len(pull)], alpha=rho).sub_(pull, alpha=rho)
+            self.layout.grad.add_(self.layout.row[: len(pull)] - pull, alpha=job.prox * scale)
         if job.correction is not None:
             self.layout.grad.add_(job.correction.to(self.layout.grad.device), alpha=scale)
         if clip is not None:

@@ -155,18 +155,20 @@ def accuracy(module, view):
 
 
 def mixed(weights, modules):
-    """Σ_k weight_k · module_k, parameter by parameter."""
+    """Σ_k weight_k · module_k, parameter by parameter; running statistics are mixed too, batch counters are not."""
     out = copy.deepcopy(modules[0])
+    states = [m.state_dict() for m in modules]
     with torch.no_grad():
-        for name, parameter in out.named_parameters():
-            parameter.copy_(
-                sum(float(w) * m.get_parameter(name).double() for w, m in zip(weights, modules, strict=True))
-            )
+        for name, value in out.state_dict().items():
+            if value.is_floating_point():
+                value.copy_(sum(float(w) * state[name].double() for w, state in zip(weights, states, strict=True)))
     return out
 
 
 def vector(module):
-    return parameters_to_vector(module.parameters()).detach()
+    """All parameters, then all running statistics."""
+    statistics = [buffer.flatten() for buffer in module.buffers() if buffer.is_floating_point()]
+    return torch.cat([parameters_to_vector(module.parameters()).detach(), *statistics])
 
 
 @pytest.fixture

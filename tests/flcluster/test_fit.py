@@ -98,6 +98,14 @@ def test_look_ahead_changes_nothing(look_ahead):
     assert numbers("one") == numbers("many")
 
 
+def test_a_run_that_went_on_with_other_code_says_so(monkeypatch):
+    monkeypatch.setattr("flcluster.run.code_version", lambda: "one")
+    assert run("cut", "--engine.max_updates", "7")["commit"] == "one"
+    assert run("cut", "--ckpt_path", "last", "--engine.max_updates", "9", config=None)["commit"] == "one"
+    monkeypatch.setattr("flcluster.run.code_version", lambda: "two")
+    assert run("cut", "--ckpt_path", "last", "--engine.max_updates", "null", config=None)["commit"] == "one+two"
+
+
 def test_longer_on_resume():
     run("whole", "--algorithm.cycles", "7")
     run("grown")

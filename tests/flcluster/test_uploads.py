@@ -9,6 +9,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from lightning import LightningModule
+from torch import nn
 
 from flcluster.algorithms import CA2FL, CCFL, CDFL, FedBuff, FedSoftAsync, Local
 from flcluster.checkpoint import load_checkpoint, save_checkpoint
@@ -78,11 +80,18 @@ class PlainServer:
     def pulls(self, client, view):
         return [(self.prox, self.models[client])] if self.prox else []
 
+    def start(self, client):
+        return self.models[client]
+
+    def aged(self, s):
+        """Staleness in its unit: a cycle is as many epochs as there are clients."""
+        return s if self.settings["staleness_unit"] == "epochs" else s / self.data.num_clients
+
     def arrive(self, client, refused=False):
         """One client trains on the data of its cycle and uploads; returns (v, accuracy before and after, served)."""
         shard = self.data.shard(client, self.cycle[client])
         view = shard.train
-        v = self.trained(self.models[client], client, view, self.cycle[client], pulls=self.pulls(client, view))
+        v = self.trained(self.start(client), client, view, self.cycle[client], pulls=self.pulls(client, view))
         self.cycle[client] += 1
         before = self.plain.accuracy(v, shard.test)
         if refused:
@@ -119,7 +128,7 @@ class PlainCDFL(PlainServer):
         for k in range(K):
             if weights[k] < 1 / K - 1e-9:
                 continue
-            s = (self.changed[k] if self.ccfl else self.t) - tau
+            s = self.aged((self.changed[k] if self.ccfl else self.t) - tau)
             if self.ccfl and self.refuses(k, raw[k]):
                 self.filtered += 1
                 continue
@@ -181,7 +190,7 @@ class PlainFedSoft(PlainServer):
 
     def begin(self):
         self.received = {m: list(self.clusters) for m in range(self.data.num_clients)}
-        self.shares = {}
+        self.shares, self.changed = {}, 0
 
     def pulls(self, client, view):
         losses = torch.stack([self.plain.per_sample(w, view)[0] for w in self.received[client]])
@@ -199,9 +208,11 @@ class PlainFedSoft(PlainServer):
     def serve(self, client, v):
         c, mu, s = self.settings, self.shares[client], self.t - self.synced[client]
         deprecated = s > c["max_staleness"]
-        if not deprecated:
+        if not deprecated:  # every cluster moves at every such upload
+            age = self.aged(s if c["staleness"] == "cdfl" else self.changed - self.synced[client])
             for k in range(len(self.clusters)):
-                self.lerp(k, v, c["beta0"] * mu[k] * fresh_factor(s, c["a"], c["b"]))
+                self.lerp(k, v, c["beta0"] * mu[k] * fresh_factor(age, c["a"], c["b"]))
+            self.changed = self.t
         self.received[client] = list(self.clusters)
         return Served(self.plain.mixed(mu, self.clusters), None if deprecated else mu, deprecated)
 
@@ -212,7 +223,7 @@ class PlainFedBuff(PlainServer):
         self.has = dict.fromkeys(range(self.data.num_clients), 0)
 
     def serve(self, client, v):
-        delta = self.plain.vector(v) - self.plain.vector(self.models[client])
+        delta = update(self.plain, v, self.models[client], self.model)
         self.buffer.append((1 / math.sqrt(1 + self.version - self.has[client]), delta))
         if len(self.buffer) == self.settings["buffer_size"]:
             step = sum(weight * delta for weight, delta in self.buffer) / len(self.buffer)
@@ -229,9 +240,10 @@ class PlainCA2FL(PlainServer):
         self.h = torch.zeros_like(self.caches[0])
 
     def serve(self, client, v):
-        delta = self.plain.vector(v) - self.plain.vector(self.models[client])
+        delta = update(self.plain, v, self.models[client], self.model)
         self.acc = self.acc + delta - self.caches[client]
-        self.caches[client] = delta
+        self.caches[client] = delta.clone()
+        self.caches[client][size_of(v) :] = 0  # statistics are averaged, not calibrated
         self.count += 1
         if self.count == self.settings["buffer_size"]:
             self.model = moved(self.model, self.settings["server_lr"] * (self.h + self.acc / self.count))
@@ -241,21 +253,43 @@ class PlainCA2FL(PlainServer):
 
 
 class PlainLocal(PlainServer):
+    def begin(self):
+        self.prox = self.settings["rho"]
+
+    def start(self, client):
+        return self.initial if self.settings["start"] == "common" else self.models[client]
+
+    def pulls(self, client, view):
+        return [(self.prox, self.start(client))]
+
     def serve(self, client, v):
         return Served(v)
 
 
+def size_of(module):
+    return sum(p.numel() for p in module.parameters())
+
+
+def update(plain, v, start, model):
+    """Δ = v − start; of running statistics v − model, so that steps move them towards a mean of uploads."""
+    p = size_of(v)
+    return torch.cat([(plain.vector(v) - plain.vector(start))[:p], (plain.vector(v) - plain.vector(model))[p:]])
+
+
 def moved(module, step):
     out = copy.deepcopy(module)
-    torch.nn.utils.vector_to_parameters(
-        torch.nn.utils.parameters_to_vector(out.parameters()).detach() + step, out.parameters()
-    )
+    places = [*out.parameters(), *(buffer for buffer in out.buffers() if buffer.is_floating_point())]
+    with torch.no_grad():
+        for place, part in zip(places, step.split([place.numel() for place in places]), strict=True):
+            place += part.view_as(place)
     return out
 
 
 # ----------------------------------------------------------------------------------------------- the methods compared
 
-CONSTANT = {"c1": 0.5, "c2": 0.25, "beta0": 0.3, "a": 2.0, "b": 3.0, "max_staleness": 8, "rho": 0.1}
+AGEING = {"beta0": 0.3, "a": 9.0, "b": 0.5, "max_staleness": 8, "staleness_unit": "cycles"}  # six clients: b = 3 epochs
+IN_EPOCHS = {"a": 2.0, "b": 3.0, "staleness_unit": "epochs"}
+CONSTANT = {"c1": 0.5, "c2": 0.25, "rho": 0.1, **AGEING}
 
 
 def cdfl_pair(bars, amplifiers, cls=CDFL, plain=PlainCDFL, **settings):
@@ -271,27 +305,56 @@ def cdfl_pair(bars, amplifiers, cls=CDFL, plain=PlainCDFL, **settings):
     return algorithm, plain, {**values, "bars": bars, "amplifiers": amplifiers}
 
 
-SOFT = {"rho": 0.1, "beta0": 0.3, "a": 2.0, "b": 3.0, "max_staleness": 8, "sigma": 1e-4}
+SOFT = {"rho": 0.1, "sigma": 1e-4, "pull": "clusters", "staleness": "cdfl", **AGEING}
+
+
+def soft_pair(**settings):
+    values = {**SOFT, **settings}
+    return FedSoftAsync(**COMMON, **values), PlainFedSoft, values
+
+
+def local_pair(**settings):
+    values = {"start": "common", "rho": 0.0, **settings}
+    return Local(**COMMON, **values), PlainLocal, values
+
 
 METHODS = {
     "cdfl": lambda: cdfl_pair((0.0, 0.0, 0.0), [7.0]),
     "cdfl_bar": lambda: cdfl_pair((8.0, 1.0, 0.0), [3.0]),
     "cdfl_min": lambda: cdfl_pair(("min", "min", "min"), [4.0, 3.0], rho=0.5),
     "ccfl": lambda: cdfl_pair((0.0, 0.0, 0.0), [3.0], CCFL, PlainCCFL, max_staleness=12, adjust_quantile=0.3),
-    "fedsoft": lambda: (FedSoftAsync(**COMMON, **SOFT), PlainFedSoft, {**SOFT, "pull": "clusters"}),
-    "fedsoft_reply": lambda: (
-        FedSoftAsync(**COMMON, **SOFT, pull="reply"),
-        PlainFedSoft,
-        {**SOFT, "pull": "reply"},
+    "cdfl_epochs": lambda: cdfl_pair((0.0, 0.0, 0.0), [7.0], **IN_EPOCHS),
+    "ccfl_epochs": lambda: cdfl_pair(
+        (0.0, 0.0, 0.0), [3.0], CCFL, PlainCCFL, max_staleness=12, adjust_quantile=0.3, **IN_EPOCHS
     ),
+    "fedsoft": soft_pair,
+    "fedsoft_reply": lambda: soft_pair(pull="reply"),
+    "fedsoft_epochs": lambda: soft_pair(**IN_EPOCHS),
+    "fedsoft_ccfl": lambda: soft_pair(staleness="ccfl"),
     "fedbuff": lambda: (
         FedBuff(**COMMON, buffer_size=4, server_lr=0.7),
         PlainFedBuff,
         {"buffer_size": 4, "server_lr": 0.7},
     ),
     "ca2fl": lambda: (CA2FL(**COMMON, buffer_size=5, server_lr=0.8), PlainCA2FL, {"buffer_size": 5, "server_lr": 0.8}),
-    "local": lambda: (Local(**COMMON), PlainLocal, {}),
+    "local": local_pair,
+    "local_pulled": lambda: local_pair(rho=0.5),
+    "local_own": lambda: local_pair(start="own"),
 }
+
+
+class Normed(LightningModule):
+    """A network whose rows end in running statistics."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+
+    def forward(self, x):
+        return self.body(x)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
 @pytest.fixture(params=METHODS)
@@ -355,11 +418,69 @@ def test_the_loop_is_the_plain_method(variant, federation, blobs, mlp, plain):
         assert sum(e.fresh for e in exchanges) >= 3
         assert sum(not e.fresh for e in exchanges if e.status == "accepted") >= 3
         assert float((algorithm.clusters(loop.state) - start).abs().max()) > 1e-2
-    if isinstance(reference, PlainCDFL):
+    if isinstance(algorithm, CDFL):
         assert sum(e.extra["clamped"] for e in exchanges if e.extra) == reference.clamped
         assert sum(e.extra["filtered"] for e in exchanges if e.extra) == reference.filtered
         assert (reference.filtered > 0) == isinstance(algorithm, CCFL)
         assert (reference.clamped > 0) == (settings["bars"][0] == 8.0)
+
+
+@pytest.mark.parametrize("name", ["cdfl", "ccfl", "fedsoft", "fedbuff", "ca2fl", "local"])
+def test_with_batch_norm_the_loop_is_the_plain_method(name, federation, blobs, plain):
+    """Distances are over parameters only; running statistics are mixed and moved like parameters, or averaged."""
+    algorithm, server, settings = METHODS[name]()
+    loop = make(federation, algorithm, module=plain.first_model(SEED, Normed))
+    assert loop.fed.layout.num_parameters == len(loop.fed.layout.row) - 16
+    compare(loop, server(plain, blobs(), Normed, **settings, total=loop.total), plain)
+
+
+def test_a_cycle_is_as_many_epochs_as_clients_take_part(federation):
+    """b = 0.5 cycles of six clients: uploads up to two epochs after the last are fresh, at three they are not."""
+    algorithm, _, _ = cdfl_pair((0.0, 0.0, 0.0), [7.0])
+    loop, seen = make(federation, algorithm), {}
+    while loop.position < loop.total:
+        (exchange,) = loop.advance()
+        seen.setdefault(exchange.staleness, set()).add(exchange.fresh)
+    assert seen[2] == {True} and seen[3] == {False}
+
+
+@pytest.mark.parametrize("start", ["common", "own"])
+def test_an_upload_tells_what_its_training_started_from(start, federation):
+    seen = []
+
+    class Watch:
+        def on_upload(self, loop, upload):
+            seen.append((upload.client, upload.start.clone(), upload.row.clone()))
+
+    loop = make(federation, local_pair(start=start)[0], callbacks=[Watch()])
+    held = {}
+    while loop.position < loop.total:
+        loop.advance()
+        client, began, row = seen[-1]
+        assert torch.equal(began, held.get(client, loop.state.initial) if start == "own" else loop.state.initial)
+        held[client] = row
+    assert len(held) < len(seen)
+
+
+def test_papers_b_never_bites_in_cycles(federation):
+    """With τ0 the number of clients no upload that counts is older than one cycle (the SPEC's own remark)."""
+    loop = make(federation, CDFL(**COMMON))
+    while loop.position < loop.total:
+        (exchange,) = loop.advance()
+        assert exchange.fresh == (exchange.status == "accepted")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "title"),
+    [
+        (CDFL(), "CDFL"),
+        (CCFL(staleness_unit="epochs"), "CCFL (staleness in epochs)"),
+        (Local(), "Local"),
+        (Local(start="own"), "Local (going on)"),
+    ],
+)
+def test_readings_that_are_not_the_default_are_named(algorithm, title):
+    assert algorithm.title == title
 
 
 def test_a_first_upload_may_be_deprecated(federation, blobs, mlp, plain):

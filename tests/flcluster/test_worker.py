@@ -1,6 +1,7 @@
 """The one training loop and evaluation, against plain PyTorch."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -84,6 +85,14 @@ def test_mlp_with_adam_and_a_proximal_term(fabric, mlp, points, plain, anchored)
     equal_states(worker, trained.row, expected, 1e-5)
     assert float((plain.vector(without) - trained.row).abs().max()) > 1e-3  # the term matters
     assert trained.loss == pytest.approx(sum(losses) / 9, rel=1e-5)
+
+
+def test_at_its_anchor_a_proximal_term_is_nothing_at_all(fabric, mlp, points):
+    """The first step from the anchor is that without the term to the last bit: Adam would make much of any residue."""
+    worker, start = worker_and_start(fabric, mlp(optimizer="adam", lr=0.01))
+    view = samples(points, 40, (1, 2, 3))
+    one = Job(1, start, view, epochs=1, batch_size=16, steps=1)
+    assert torch.equal(worker.train(replace(one, prox=0.1)).row, worker.train(one).row)
 
 
 @pytest.mark.parametrize("prox", [0.0, 0.3])
