@@ -13,7 +13,7 @@ from .label_buckets import LabelBuckets
 from .label_skew import LabelSkewDataModule
 from .natural_ids import NaturalIds
 from .partitions import IID, Partition, Samples, Shards
-from .pathological import APFLTable1, Pathological
+from .pathological import APFLTable1, Pathological, PathologicalDropout
 from .rotated import RotatedDataModule
 from .rotated_datasets import (
     RotatedCIFAR10,
@@ -64,6 +64,7 @@ __all__ = [
     "NaturalIds",
     "Partition",
     "Pathological",
+    "PathologicalDropout",
     "QuantitySkew",
     "RotatedCIFAR10",
     "RotatedCIFAR100",
