@@ -630,9 +630,15 @@ def test_every_step_reads_the_data_of_its_own_round(aggregation, script, federat
     loop, log = begun(algorithm, fed), spied(fed)
     for t in range(3):
         log.clear()
-        for exchange in loop.advance():
-            assert exchange.samples == len(held[t][exchange.client])
+        latest = {exchange.client: exchange for exchange in loop.advance()}
         assert len(log) == 4
+        for m, exchange in latest.items():
+            assert exchange.samples == len(held[t][m])
+            received = fed.table("held")[m] if aggregation == "async" else loop.state.models[0]
+            trained = [row for job, row in log if job.client == m][-1]
+            found = exchange.acc_before, exchange.acc_after
+            test = fed.data.shard(m, t).test
+            assert found == pytest.approx((right(trained, test), right(received, test)), abs=1e-6)
         for job, row in log:
             x, y = fed.data.shard(job.client, t).train.tensors()
             assert torch.equal(job.view.tensors()[0], x)
