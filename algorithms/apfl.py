@@ -21,10 +21,10 @@ from flcluster.worker import Job
 from .clustered import one_cluster
 from .distillation import class_weights, diversity_loss, generator_loss, taught_classes
 from .fedasync import AsyncPersonal, AsyncState
-from .interpolation import SHARES, friend_labels, friend_share, interpolated, sweep_table
+from .interpolation import SHARES, even_labels, friend_labels, friend_share, interpolated, sweep_table
 from .personal import usable
 from .pupil import Pupil
-from .synthesis import Synthetic, sample_file, supervised
+from .synthesis import NoisePool, Synthetic, sample_file, supervised
 
 LESSON = 100
 """Steps of the generator between two points where a run can stop."""
@@ -47,8 +47,8 @@ class APFL(AsyncPersonal[APFLState]):
     """Global training, then a generator that clients' models teach, then a friend for every client, mixed with its own.
 
     The generator sees classes as semantic vectors, so it can draw classes that only dropouts hold. A friend is the
-    global model trained on synthetic samples in a client's own label mix. Dropouts mix it with the global model
-    fine-tuned on their data, the others with their last local model or the global one.
+    global model trained on synthetic samples in a client's own label mix, or of all classes. Dropouts mix it with the
+    global model fine-tuned on their data, the others with their last local model or the global one.
     """
 
     rounds: int = 50
@@ -75,12 +75,23 @@ class APFL(AsyncPersonal[APFLState]):
     """γ: weight of the teachers' loss; diversity has 1 − γ."""
     div_norm: bool = True
     """Divide distances of samples by the largest possible one; without, diversity outweighs the teachers."""
+    class_weight: Literal["class", "total"] = "class"
+    """What a teacher's samples of a class are a share of, as its weight for that class: all teachers' samples of the
+    class, so that rare classes count as much as frequent ones, or all their samples ("in the entire global training
+    set", as the paper puts it), which makes the teachers' loss as many times smaller as there are classes."""
+    generator_per_class: int | None = None
+    """Samples per class that the generator learns from (the paper has 600): so much noise is drawn for each class once,
+    and every step takes its batch from it. Without, every step draws new noise."""
     per_class: int = 600
-    """Synthetic samples that a friend learns from, per class that its client holds."""
+    """Synthetic samples that a friend learns from, per class that it learns."""
+    friend_classes: Literal["own", "all"] = "own"
+    """What a friend learns: its client's classes in the client's own mix, or all classes alike, seen and unseen."""
     friend_epochs: int = 20
     """Epochs of training a friend."""
     interpolation: float = 0.1
     """λ: the paper has .01 for CIFAR and .1 for EMNIST and FashionMNIST."""
+    dropout_interpolation: float | None = None
+    """λ of clients that never took part; the common one if not given."""
     mix_with: Literal["local", "global"] = "local"
     """What clients that took part mix their friends with: their last local model, or the global one. The paper calls it
     the client model, and says that the global model is sent out for this step. Others mix it with the global model
@@ -101,17 +112,27 @@ class APFL(AsyncPersonal[APFLState]):
         at_least("generator_batch", self.generator_batch, 2)
         at_least("generator_steps", self.generator_steps, 0)
         at_least("generator_hidden", self.generator_hidden, 2)
-        for name in ("gamma", "interpolation"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"algorithm.{name} must be in [0, 1], got {getattr(self, name)}")
+        for name in ("gamma", "interpolation", "dropout_interpolation"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise UserError(f"algorithm.{name} must be in [0, 1], got {value}")
+        if self.generator_per_class is not None:
+            at_least("generator_per_class", self.generator_per_class, 1)
         if not self.generator_lr > 0:
             raise UserError(f"algorithm.generator_lr must be above 0, got {self.generator_lr}")
 
     @property
     def title(self) -> str:
         """The paper's name, what the generator knows of classes, and what is not as usual: such runs are no repeats."""
-        unusual = {"in rounds": self.aggregation == "fedavg", "literal": self.reading == "literal"}
-        unusual["with the global model"] = self.mix_with == "global"
+        unusual = {
+            "in rounds": self.aggregation == "fedavg",
+            "literal": self.reading == "literal",
+            "with the global model": self.mix_with == "global",
+            "friends of all classes": self.friend_classes == "all",
+            f"λ = {self.dropout_interpolation} for dropouts": self.dropout_interpolation is not None,
+            "weights of all samples": self.class_weight == "total",
+            f"generator's {self.generator_per_class} a class": self.generator_per_class is not None,
+        }
         return f"AP-FL ({', '.join([self.semantics.title, *(name for name, so in unusual.items() if so)])})"
 
     @property
@@ -121,13 +142,19 @@ class APFL(AsyncPersonal[APFLState]):
 
     @property
     def share(self) -> float:
-        """The friend's share in a personal model."""
+        """The friend's share in the personal model of a client that took part."""
         return friend_share(self.interpolation, self.reading)
 
     @property
+    def dropout_share(self) -> float:
+        """The friend's share in the personal model of a client that did not."""
+        given = self.dropout_interpolation
+        return self.share if given is None else friend_share(given, self.reading)
+
+    @property
     def shares(self) -> tuple[float, ...]:
-        """All friend's shares that are tried: the usual ones and the configured one."""
-        return tuple(sorted({*SHARES, self.share}))
+        """All friend's shares that are tried: the usual ones and the configured ones."""
+        return tuple(sorted({*SHARES, self.share, self.dropout_share}))
 
     @property
     def preparations(self) -> int:
@@ -173,22 +200,32 @@ class APFL(AsyncPersonal[APFLState]):
         if not held.any():
             raise UserError("no client has trained, so nobody can teach the generator: raise algorithm.rounds")
         pupil, draw = self.pupil(fed).load(state.generator), rng(fed.seed, "lesson", at)
-        generator, weights = pupil.module, class_weights(held).to(fed.device)
-        passes = 0
+        generator, weights = pupil.module, class_weights(held, total=self.class_weight == "total").to(fed.device)
+        classes, passes = taught_classes(held), 0
+        pool = self._pool(classes, generator, fed)
 
-        def loss(y: Tensor) -> Tensor:
+        def loss(drawn: Tensor) -> Tensor:
             nonlocal passes
+            noise, y = (generator.noise(len(drawn), draw), drawn) if pool is None else pool.take(drawn)
             passes += int((weights[:, y] > 0).sum())
-            images, models = generator(generator.noise(len(y), draw), y), (self.locals(fed)[m] for m in clients)
+            images, models = generator(noise, y), (self.locals(fed)[m] for m in clients)
             recognised = supervised(generator.normalised(images), y, weights, models, fed)
             return generator_loss(recognised, diversity_loss(images, y, self.div_norm), self.gamma)
 
         steps = min(LESSON, self.generator_steps - at * LESSON)
         if at == 0:
             fed.note(f"training the generator: {self.generator_steps} steps, {len(clients)} teachers")
-        mean = pupil.learn(steps, self.generator_batch, taught_classes(held), draw, loss)
+        choices = classes if pool is None else torch.arange(len(pool))
+        mean = pupil.learn(steps, self.generator_batch, choices, draw, loss)
         state = replace(state, generator=pupil.save(), generator_loss=mean)
         return state, Round([], row_of=lambda i: state.models[0], server_compute=3 * passes, seconds=0.0)
+
+    def _pool(self, classes: Tensor, generator: SemanticGenerator, fed: Federation) -> NoisePool | None:
+        """Draw the noise that all lessons share, if they do."""
+        if self.generator_per_class is None:
+            return None
+        y = classes.repeat_interleave(self.generator_per_class).to(fed.device)
+        return NoisePool(generator.noise(len(y), rng(fed.seed, "lessons")), y)
 
     # friends, and models that are part friend ----------------------------------------------------------------
 
@@ -207,7 +244,7 @@ class APFL(AsyncPersonal[APFLState]):
         own, sweep = self.own(fed), state.sweep.clone()
         for m in clients:
             base = localised[m] if m in alone else kept[m] if self.mix_with == "local" else state.models[0].cpu()
-            own[m] = interpolated(base, friends[m], self.share)
+            own[m] = interpolated(base, friends[m], self.dropout_share if m in alone else self.share)
             sweep[m] = self._tried(base, friends[m], m, fed)
         done = self.trained_once(clients, trained, self.friend_epochs, fed)
         tuned = [3 * self.passed(fed.data.size(m, self.rounds - 1), self.finetune_epochs, fed) for m in clients]
@@ -216,7 +253,9 @@ class APFL(AsyncPersonal[APFLState]):
 
     def _friend(self, state: APFLState, client: int, generator: SemanticGenerator, fed: Federation) -> Job:
         held = fed.data.label_counts(np.array([client]), self.rounds - 1)[0]
-        samples = Synthetic(generator, friend_labels(held, self.per_class), rng(fed.seed, "synthetic", client))
+        every = self.friend_classes == "all"
+        labels = even_labels(len(held), self.per_class) if every else friend_labels(held, self.per_class)
+        samples = Synthetic(generator, labels, rng(fed.seed, "synthetic", client))
         return Job(client, state.models[0], samples.view(), self.friend_epochs, self.batch_size, purpose="friend")
 
     def _tried(self, own: Tensor, friend: Tensor, client: int, fed: Federation) -> Tensor:

@@ -11,22 +11,26 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def class_weights(counts: Tensor, prior: float = 0.0) -> Tensor:
+def class_weights(counts: Tensor, prior: float = 0.0, total: bool = False) -> Tensor:
     """Return each teacher's share w_k^y of the samples of each class, ``[K, C]``.
 
     Shares add up to 1 over the teachers, so that rare classes count as much as frequent ones; a class that no teacher
-    holds has shares of 0. FedGen begins to count at 1, which is a ``prior`` of 1.
+    holds has shares of 0. FedGen begins to count at 1, which is a ``prior`` of 1. As shares of the teachers' samples of
+    all classes (AP-FL's words: of the entire training set) all weights together add up to 1.
 
     Args:
         counts: Training samples per teacher and class, ``[K, C]``.
         prior: Added to every count.
+        total: Divide by the number of all samples, not by that of the class.
 
     Example:
         >>> class_weights(torch.tensor([[3, 0], [1, 0]])).tolist()
         [[0.75, 0.0], [0.25, 0.0]]
+        >>> class_weights(torch.tensor([[3, 0], [1, 4]]), total=True).tolist()
+        [[0.375, 0.0], [0.125, 0.5]]
     """
     held = counts.float() + prior
-    return held / held.sum(0).clamp(min=torch.finfo(held.dtype).tiny)
+    return held / (held.sum() if total else held.sum(0)).clamp(min=torch.finfo(held.dtype).tiny)
 
 
 def taught_classes(counts: Tensor) -> Tensor:

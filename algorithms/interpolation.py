@@ -45,6 +45,16 @@ def friend_labels(counts: NDArray[np.int64], per_class: int) -> Tensor:
     return torch.from_numpy(np.repeat(np.arange(len(counts)), wanted))
 
 
+def even_labels(classes: int, per_class: int) -> Tensor:
+    """Return the classes of synthetic samples of all classes alike, whoever holds them.
+
+    Example:
+        >>> even_labels(3, per_class=2).tolist()
+        [0, 0, 1, 1, 2, 2]
+    """
+    return torch.arange(classes).repeat_interleave(per_class)
+
+
 def sweep_table(sweep: Tensor, shares: Iterable[float], dropouts: Iterable[int]) -> str:
     """Write accuracies ``[clients, shares, 2]`` as CSV, without those that are not known."""
     out, gone, places = io.StringIO(), set(dropouts), list(shares)

@@ -51,9 +51,9 @@ class Pupil(Generic[M]):
         Args:
             steps: Steps of the optimiser.
             batch: Samples per step.
-            classes: The classes to draw from: those that some teacher knows.
+            classes: The classes to draw from: those that some teacher knows (or numbers of given samples of them).
             draw: Draws them.
-            loss: Returns the loss of samples of the classes ``y`` that it is given.
+            loss: Returns the loss of samples of the classes ``y`` (of the numbers) that it is given.
         """
         self.module.train()
         total = torch.zeros((), device=self.fed.device)

@@ -48,6 +48,20 @@ def supervised(images: Tensor, y: Tensor, weights: Tensor, teachers: Iterable[Te
     return total + ((images - images.detach()) * gradient).sum()
 
 
+class NoisePool:
+    """What a generator is trained with where that is drawn once: noise and classes, by number."""
+
+    def __init__(self, noise: Tensor, y: Tensor) -> None:
+        self.noise, self.y = noise, y
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Return noise and the classes to draw from it."""
+        return self.noise[index], self.y[index]
+
+
 class Synthetic:
     """Samples of given classes that are drawn when they are first asked for: a source like any other."""
 

@@ -11,9 +11,10 @@ from .femnist import RotatedFEMNIST
 from .images import Images, ImageSource
 from .label_buckets import LabelBuckets
 from .label_skew import LabelSkewDataModule
+from .monopolies import APFLTable1, PathologicalDropout
 from .natural_ids import NaturalIds
 from .partitions import IID, Partition, Samples, Shards
-from .pathological import APFLTable1, Pathological
+from .pathological import Pathological
 from .rotated import RotatedDataModule
 from .rotated_datasets import (
     RotatedCIFAR10,
@@ -64,6 +65,7 @@ __all__ = [
     "NaturalIds",
     "Partition",
     "Pathological",
+    "PathologicalDropout",
     "QuantitySkew",
     "RotatedCIFAR10",
     "RotatedCIFAR100",

@@ -34,8 +34,8 @@ class LabelSkewDataModule(FederatedDataModule):
         mean: Per-channel mean of the pixels scaled to [0, 1].
         std: Per-channel standard deviation of the pixels scaled to [0, 1].
         num_clients: Number of clients.
-        partition: Who holds which labels: Dirichlet (the default), Pathological, APFLTable1, QuantitySkew, Shards,
-            NaturalIds or IID.
+        partition: Who holds which labels: Dirichlet (the default), Pathological, APFLTable1, PathologicalDropout,
+            QuantitySkew, Shards, NaturalIds or IID.
         dropouts: Clients that never take part in training; those of the partition (AP-FL's table has one) if not given.
         monopoly_classes: Classes that the dropouts alone hold, in equal parts, beside what the partition gives them.
         test_share: Share of each class of both splits that tests; null keeps the dataset's own test split for that.

@@ -1,14 +1,12 @@
-"""Clients that hold a few classes each, by chance or by a list, and the printed partition of AP-FL."""
+"""Clients that hold a few classes each, by chance or by a list."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flcluster.errors import UserError
-from flcluster.tables import read_table
 
 from .dealing import deal
 from .partitions import Partition, Samples, equal_parts
@@ -62,62 +60,17 @@ class Pathological(Partition):
         return deal_classes([present[row].tolist() for row in dealt], samples, rng)
 
 
-@dataclass(frozen=True, kw_only=True)
-class APFLTable1(Partition):
-    """AP-FL's Table 1: ten clients with two of ten classes each. Client 8 alone holds the last two, and drops out.
-
-    With more than ten classes, class ``i`` of the table stands for the ``i``-th tenth of them, so that clients hold a
-    fifth. The table misses 20 % of the classes when client 8 is away; for 10 %, client 4 has class 8 in place of class
-    2 (which two others hold), so that client 8 is alone with class 9 only.
-    """
-
-    missing: Literal[10, 20] = 20
-    """Per cent of the classes that only the dropout holds."""
-
-    def __post_init__(self) -> None:
-        if self.missing not in (10, 20):
-            raise UserError(f"data.partition.missing is {self.missing}: it must be 10 or 20")
-
-    @property
-    def title(self) -> str:
-        """The table and what it misses."""
-        return f"AP-FL Table 1 ({self.missing} % missing)"
-
-    @property
-    def dropouts(self) -> tuple[int, ...]:
-        """The table's client that drops out."""
-        return tuple(int(row["device"]) for row in _printed() if row["role"] == "dropout")
-
-    @property
-    def says_who(self) -> bool:
-        """It is a table."""
-        return True
-
-    def check(self, num_clients: int, num_classes: int) -> None:
-        """Refuse other numbers of clients than the table's, and fewer classes."""
-        if num_classes < 10:
-            raise UserError(f"data.partition: AP-FL's Table 1 needs ten classes or more, not {num_classes}")
-        check_table(self.table(num_classes), num_clients, num_classes)
-
-    def table(self, num_classes: int) -> Classes:
-        """Return the classes of each client."""
-        edges = [round(tenth * num_classes / 10) for tenth in range(11)]
-        tenths = [[int(name) for name in row["classes"].split()] for row in _printed()]
-        if self.missing == 10:
-            tenths[4] = [4, 8]
-        return tuple(tuple(c for i in row for c in range(edges[i], edges[i + 1])) for row in tenths)
-
-    def draw(self, samples: Samples, num_clients: int, rng: np.random.Generator) -> Ints:
-        """Divide each class among those who hold it."""
-        return deal_classes(self.table(samples.num_classes), samples, rng)
-
-
 def dealt_classes(clients: int, classes: int, each: int, rng: np.random.Generator) -> Ints:
     """Deal each client ``each`` different classes, always those dealt least so far, ``[clients, each]``."""
-    held, dealt = np.zeros(classes, dtype=np.int64), np.empty((clients, each), dtype=np.int64)
-    for client in range(clients):
-        dealt[client] = np.sort(np.lexsort((rng.random(classes), held))[:each])
-        held[dealt[client]] += 1
+    return np.array(dealt_in_turn([each] * clients, classes, rng)).reshape(clients, each)
+
+
+def dealt_in_turn(numbers: Sequence[int], classes: int, rng: np.random.Generator) -> list[Ints]:
+    """Deal clients so many different classes each, one client after the other, always those dealt least so far."""
+    held, dealt = np.zeros(classes, dtype=np.int64), []
+    for number in numbers:
+        dealt.append(np.sort(np.lexsort((rng.random(classes), held))[:number]))
+        held[dealt[-1]] += 1
     return dealt
 
 
@@ -167,7 +120,3 @@ def _check_dealing(each: int, clients: int, classes: int) -> None:
             f"data.partition.classes_per_client is {each}: {clients} clients then hold at most {each * clients} of "
             f"{classes} classes; {-(-classes // clients)} classes each or {-(-classes // each)} clients would work"
         )
-
-
-def _printed() -> list[dict[str, str]]:
-    return read_table("apfl_table1_partition")

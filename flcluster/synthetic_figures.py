@@ -178,7 +178,7 @@ def _line(
 def _marks(axes: Axes, places: NDArray[np.float64], marks: dict[str, float]) -> dict[str, Line2D]:
     """Draw vertical lines at shares that were tried."""
     drawn = {}
-    for (name, share), style in zip(marks.items(), ("--", ":"), strict=False):
+    for (name, share), style in zip(marks.items(), ("--", ":", "-."), strict=False):
         found = np.flatnonzero(np.isclose(places, share, atol=1e-9))
         if len(found):
             drawn[name] = axes.axvline(float(found[0]), color="0.35", linestyle=style, linewidth=1.2, label=name)
@@ -186,14 +186,25 @@ def _marks(axes: Axes, places: NDArray[np.float64], marks: dict[str, float]) -> 
 
 
 def configured_shares(run: Run) -> dict[str, float]:
-    """Return the friend's share by this run's reading of the paper and by the other one; nothing if it is not known."""
+    """Return the friend's share by this run's reading of the paper, by the other one, and dropouts' own if it is set.
+
+    Nothing if it is not known.
+    """
     path = run.path / "config.yaml"
     try:
         config: Any = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"{path} cannot be read ({' '.join(str(error).split())}): restore it") from error
-    coefficient, reading = (setting(config or {}, f"algorithm.{name}") for name in ("interpolation", "reading"))
+    names = ("interpolation", "reading", "dropout_interpolation")
+    coefficient, reading, dropouts = (setting(config or {}, f"algorithm.{name}") for name in names)
+
+    def share_of(value: float) -> float:
+        return float(value) if reading != "literal" else 1 - float(value)
+
     if not isinstance(coefficient, int | float):
         return {}
-    share = float(coefficient) if reading != "literal" else 1 - float(coefficient)
-    return {f"configured ({share:g})": share, f"the other reading ({1 - share:g})": 1 - share}
+    share = share_of(coefficient)
+    found = {f"configured ({share:g})": share, f"the other reading ({1 - share:g})": 1 - share}
+    if isinstance(dropouts, int | float):
+        found[f"configured for dropouts ({share_of(dropouts):g})"] = share_of(dropouts)
+    return found

@@ -181,6 +181,7 @@ def test_apfl_has_the_papers_settings(dataset):
     printed = {(int(row["clients"]), row["dirichlet_alpha"]) for row in SKEWED if row["dataset"] == dataset}
     alpha = "" if dataset == "FashionMNIST" else str(data.partition.alpha)  # unstated there
     assert (data.num_clients, alpha) in printed and not data.dropouts
+    assert data.partition.alpha == 0.1  # FashionMNIST's by calibration, the others' one of the printed
 
 
 @pytest.mark.parametrize("missing", [10, 20])
@@ -190,6 +191,10 @@ def test_apfls_dropout_setting_is_an_overlay(name, missing):
     plan = plan_fit([*flags, "--config", str(CONFIGS / "rows" / f"apfl_dropout_{missing}.yaml")])
     data = plan.parser.instantiate(plan.settings).data
     assert (data.num_clients, data.dropouts, data.partition.missing) == (10, [8], missing)
+    plan = plan_fit([*flags, "--config", str(CONFIGS / "rows" / f"apfl_dropout_{missing}_five.yaml")])
+    data = plan.parser.instantiate(plan.settings).data
+    assert (data.num_clients, data.dropouts, data.partition.missing) == (10, [8], missing)
+    assert data.partition.title == f"AP-FL dropout (κ = 5, {missing} % missing)"
 
 
 @pytest.mark.parametrize("method", ["LocalRounds", "FedAvg", "FedProx", "Scaffold", "FedGen", "FedDF", "FedAvgFT"])

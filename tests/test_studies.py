@@ -14,7 +14,8 @@ from flcluster.tables import key_of, read_table
 
 STUDIES = Path(__file__).parents[1] / "configs" / "studies"
 FIGURES = {f"fielding_figure{n}" for n in ("1", "2a", "2b", "4", "5", "6", "7", "8", "9", "11", "12", "13")}
-FIGURES |= {f"dfca_figure3{panel}" for panel in "abcd"} | {"apfl_figure4", "apfl_figure5_noise", "apfl_figure5_samples"}
+FIGURES |= {f"dfca_figure3{panel}" for panel in "abcd"} | {"apfl_figure1", "apfl_figure1_small", "apfl_figure4"}
+FIGURES |= {"apfl_figure5_noise", "apfl_figure5_samples"}
 TABLES = {"fielding_table3", "fielding_table6"}
 DFCA_TABLES = [("dfca_table1", name) for name in ("MNIST", "EMNIST", "CIFAR-10")]
 DFCA_TABLES += [("dfca_table2", name) for name in ("MNIST", "EMNIST", "FEMNIST")]
@@ -68,9 +69,45 @@ def check_apfl(stem, plan, built):
     if table in ("apfl_table2", "apfl_table3"):
         rows = [row for row in read_table(table) if row["dataset"].lower() == dataset]
         means = [float(row["mean_pct"]) / 100 for row in rows if row.get("clients", "5") == "5"]
-        assert sorted(printed(made, table) for made in built.values()) == pytest.approx(sorted(means))
+        found = [printed(made, table) for made in built.values()]
+        if table == "apfl_table3":  # two readings of how many classes a client holds, and one more of AP-FL
+            assert len(found) == 2 * len(means) + 2
+            found = list(dict.fromkeys(found))
+        assert sorted(found) == pytest.approx(sorted(means))
+    if table in ("apfl_table3", "apfl_table4"):
+        check_dropouts(built)
+    if stem.startswith("apfl_hypotheses"):
+        assert sum(made.algorithm.title.endswith("in rounds)") for made in built.values()) >= 1
+        names = {made.algorithm.title for made in built.values()}
+        assert len(names) == len(built), "runs of two variants would be taken for repeats"
     if stem == "apfl_figure4":
         assert all(printed(made, "apfl_table2") for made in built.values())
+
+
+def check_dropouts(built):
+    """One global training for all methods: rounds; the friends of Table 4 learn what its numbers need, all classes."""
+    for name, made in built.items():
+        algorithm, partition = made.algorithm, made.data.partition
+        if type(algorithm).__name__ == "APFL":
+            assert algorithm.aggregation == "fedavg"
+            whole = "all" if "of all classes" in name or "missing" not in name else "own"
+            assert algorithm.friend_classes == whole
+        held = 2 if "κ = 2" in name else 5
+        assert type(partition).__name__ == ("APFLTable1" if held == 2 else "PathologicalDropout")
+        assert held == 2 or partition.classes_per_client == 5
+        assert f"missing {partition.missing} %" in name or partition.missing == 20
+        assert made.data.dropouts == [8] and made.data.num_clients == 10
+
+
+@pytest.mark.parametrize("stem", ["apfl_figure1", "apfl_figure1_small"])
+def test_figure_1_has_clients_alike_different_and_one_gone(stem, monkeypatch):
+    built = build(read_study(STUDIES / f"{stem}.yaml"), monkeypatch)
+    assert {type(made.algorithm).__name__ for made in built.values()} == {"FedAvg"}
+    for name, made in built.items():
+        assert made.data.dropouts == ([8] if name.endswith("drops out") else [])
+        assert (type(made.data.partition).__name__ == "IID") == name.startswith("IID")
+    printed = [made.data.partition for name, made in built.items() if name.startswith("non-IID") and "κ" not in name]
+    assert [(type(p).__name__, p.missing) for p in printed] == [("APFLTable1", 20)] * 2
 
 
 def printed(made, table):

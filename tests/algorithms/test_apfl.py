@@ -56,14 +56,14 @@ TINY = {
 }
 
 
-def people(script, held=None, dropouts=DROPOUTS, tested=True):
-    """Clients with these labels, some of which dropped out, and a balanced test set."""
+def people(script, held=None, dropouts=DROPOUTS, tested=True, later=None):
+    """Clients with these labels (others from later rounds on), some of which dropped out, and a balanced test set."""
 
     class People(script):
         mean, std = (MEAN,), (STD,)
         class_names = ("zero", "one", "two", "three", "four")
 
-    return People({0: held or HELD}, classes=CLASSES, dropouts=dropouts, tested=tested)
+    return People({0: held or HELD, **(later or {})}, classes=CLASSES, dropouts=dropouts, tested=tested)
 
 
 class Listed(Arrivals):
@@ -77,6 +77,8 @@ class Listed(Arrivals):
         return Schedule(np.array(self.numbers[:total]), np.arange(1.0, total + 1))
 
 
+LATER = {1: {0: [2] * 7, 5: [0] * 4}, 2: HELD, 3: {m: [m % CLASSES] * (2 + m) for m in range(6)}}
+"""Other data in the second of three rounds, ``HELD`` in the third, and others still after that."""
 UPLOADS = (0, 2, 0, 0, 1, 0, 2, 3, 3, 3, 1, 0)
 """Three rounds of four: client 0 three times in the first, client 5 at the end of the second and twice in the third."""
 
@@ -263,12 +265,15 @@ def lessons(monkeypatch):
     return log
 
 
-def classified(x, y, teachers, counts):
-    """Σ_k w_k^y CE(θ_k(x̂), y), the mean over the batch; w_k^y is client k's share of all teachers' samples of y."""
+def classified(x, y, teachers, counts, of_all=False):
+    """Σ_k w_k^y CE(θ_k(x̂), y), the mean over the batch; w_k^y is client k's share of all teachers' samples of y.
+
+    Or the share that its samples of y are of all teachers' samples, whatever their class.
+    """
     total = 0
     for i, label in enumerate(y.tolist()):
         for row, held in zip(teachers, counts, strict=True):
-            weight = held[label] / sum(other[label] for other in counts)
+            weight = held[label] / sum(sum(other) if of_all else other[label] for other in counts)
             total = total + weight * F.cross_entropy(logits(row, x[i : i + 1]), y[i : i + 1])
     return total / len(y)
 
@@ -283,15 +288,28 @@ def diverse(images, y, norm):
     return -sum(found) / len(found) / (2 * math.sqrt(PIXELS) if norm else 1)
 
 
-@pytest.mark.parametrize(("gamma", "norm"), [(0.5, True), (0.8, False), (1.0, True), (0.0, True)])
-def test_lessons_replayed_step_by_step(gamma, norm, script, federate, lessons, monkeypatch):
+@pytest.mark.parametrize(
+    ("gamma", "norm", "weight", "changes"),
+    [
+        (0.5, True, "class", False),
+        (0.8, False, "class", False),
+        (1.0, True, "class", False),
+        (0.0, True, "class", False),
+        (0.5, True, "total", False),
+        (0.8, True, "class", True),
+        (0.8, True, "total", True),
+    ],
+)
+def test_lessons_replayed_step_by_step(gamma, norm, weight, changes, script, federate, lessons, monkeypatch):
     """Adam on γ L_cls + (1 − γ) L_div, from the recorded noise and classes: the same losses and the same generator.
 
-    Two lessons of three steps: Adam does not forget in between.
+    Two lessons of three steps: Adam does not forget in between. Where data change, teachers count with what they held
+    in the last round.
     """
     monkeypatch.setattr(apfl, "LESSON", 3)
-    fed = federate(people(script), lr=LR)
-    algorithm = APFL(**TINY, rounds=3, arrivals=Listed(*UPLOADS), gamma=gamma, div_norm=norm)
+    fed = federate(people(script, {**HELD, 0: [3] * 9, 2: [0] * 20}, later=LATER), lr=LR) if changes else None
+    fed = fed or federate(people(script), lr=LR)
+    algorithm = APFL(**TINY, rounds=3, arrivals=Listed(*UPLOADS), gamma=gamma, div_norm=norm, class_weight=weight)
     loop = begun(algorithm, fed)
     for _ in range(3):
         loop.advance()
@@ -305,7 +323,7 @@ def test_lessons_replayed_step_by_step(gamma, norm, script, federate, lessons, m
     for z, y in recorded:
         images = generator.train()(z.double(), y)
         pixels = (images + 1) / 2
-        loss = gamma * classified((pixels - MEAN) / STD, y, teachers, counts)
+        loss = gamma * classified((pixels - MEAN) / STD, y, teachers, counts, weight == "total")
         loss = loss + (1 - gamma) * diverse(images, y, norm)
         steps.zero_grad()
         loss.backward()
@@ -347,6 +365,29 @@ def test_only_classes_that_someone_teaches_are_drawn(script, federate, lessons, 
     while loop.position < loop.total:
         loop.advance()
     assert len(lessons) == 45  # friends are drawn without training
+
+
+def test_the_generators_own_number_of_samples(script, federate, lessons, monkeypatch):
+    """Nine samples of each class that is taught, drawn once for all lessons, and no others."""
+    monkeypatch.setattr(apfl, "LESSON", 30)
+    fed = federate(people(script), lr=LR)
+    settings = {**TINY, "generator_steps": 45, "generator_batch": 40}
+    loop = begun(APFL(**settings, generator_per_class=9, rounds=1, aggregation="fedavg"), fed)
+    for _ in range(3):
+        loop.advance()
+    assert len(lessons) == 45
+    seen = [
+        {(y, *z) for zs, ys in part for z, y in zip(zs.tolist(), ys.tolist(), strict=True)}
+        for part in (lessons[:30], lessons[30:])
+    ]
+    assert seen[0] == seen[1]
+    assert len({tuple(z) for _, *z in seen[0]}) == 36  # each with noise of its own
+    assert np.bincount([y for y, *_ in seen[0]], minlength=CLASSES).tolist() == [9, 9, 9, 9, 0]
+    classes = torch.bincount(torch.cat([y for _, y in lessons]), minlength=CLASSES)
+    assert (classes[:UNSEEN] - 450).abs().max() < 5 * math.sqrt(1800 * 0.25 * 0.75)
+    noise = torch.tensor([z for _, *z in seen[0]])
+    assert noise.mean() == pytest.approx(0, abs=0.4)
+    assert noise.std() == pytest.approx(1, abs=0.3)
 
 
 def test_dropouts_never_take_part_and_never_teach(script, federate, spied):
@@ -451,6 +492,38 @@ def test_friends_start_from_the_global_model_and_learn_the_clients_own_mix(scrip
     assert torch.equal(loop.state.models[0], theta)
 
 
+def test_friends_of_all_classes_learn_seen_and_unseen_alike(script, federate, spied, sampled):
+    """Seven of each of five classes for everyone, also for a client that holds nothing; from θ*, three epochs."""
+    fed = federate(people(script, {**HELD, 3: []}), lr=LR)
+    loop, log = begun(APFL(**TINY, rounds=2, friend_classes="all"), fed), spied(fed)
+    while loop.position < loop.total:
+        loop.advance()
+    friends = [entry for entry in log if entry[0].purpose == "friend"]
+    assert [job.client for job, _ in friends] == list(range(6))
+    for job, row in friends:
+        x, labels = job.view.tensors()
+        assert torch.bincount(labels, minlength=CLASSES).tolist() == [7] * CLASSES
+        close(row, descended(loop.state.models[0], (x, labels), 3, LR))
+        close(fed.table("friend")[job.client], row)
+
+
+@pytest.mark.parametrize("classes", ["own", "all"])
+def test_every_friend_has_samples_of_its_own(classes, script, federate, spied):
+    """Six clients with the same labels: no sample of one is a sample of another; a second run draws the same."""
+    runs = []
+    for _ in range(2):
+        fed = federate(people(script, {m: [0, 1, 2, 3, 4] * 3 for m in range(6)}), lr=LR)
+        loop, log = begun(APFL(**TINY, rounds=1, friend_classes=classes), fed), spied(fed)
+        while loop.position < loop.total:
+            loop.advance()
+        runs.append([job.view.tensors() for job, _ in log if job.purpose == "friend"])
+    for first, second in zip(*runs, strict=True):
+        assert torch.equal(first[0], second[0])
+    assert len({tuple(labels.tolist()) for _, labels in runs[0]}) == 1
+    everything = torch.cat([x.flatten(1) for x, _ in runs[0]])
+    assert len(torch.unique(everything, dim=0)) == len(everything) == 6 * 7 * 5
+
+
 def test_who_trains_after_the_rounds(script, federate, spied):
     """Everyone a friend; only dropouts the global model on their own data, once."""
     fed = federate(people(script), lr=LR)
@@ -526,6 +599,72 @@ def check_measures(loop, bases, friends, share, theta):
         m, tried = int(row["client"]), float(row["friend_share"])
         mixed = (1 - tried) * bases[m] + tried * friends[m]
         assert (float(row["acc_global"]), float(row["acc_local"])) == pytest.approx(both(mixed, m, fed), abs=1e-6)
+
+
+@pytest.mark.parametrize(("reading", "stays", "gone"), [("friend", 0.1, 0.7), ("literal", 0.9, 0.3)])
+def test_dropouts_may_have_a_share_of_their_own(reading, stays, gone, script, federate):
+    """λ = .1 for those who took part, .7 for the others: dropouts, and client 5, which never uploaded."""
+    fed = federate(people(script), lr=LR)
+    settings = {"interpolation": 0.1, "dropout_interpolation": 0.7, "reading": reading}
+    loop = played(APFL(**TINY, rounds=3, participants=1, arrivals=Listed(0, 1, 2), **settings), fed)
+    assert loop.algorithm.shares == pytest.approx(sorted({*SHARES, gone}))
+    rows = list(csv.DictReader(loop.algorithm.files(loop.state, loop.position, fed)["interpolation.csv"].splitlines()))
+    for m in range(6):
+        alone = m in (5, *DROPOUTS)
+        base, share = fed.table("localised" if alone else "local")[m], gone if alone else stays
+        expected = (1 - share) * base.double() + share * fed.table("friend")[m].double()
+        close(fed.table("personal")[m], expected)
+        (row,) = (r for r in rows if int(r["client"]) == m and float(r["friend_share"]) == pytest.approx(share))
+        found = float(row["acc_global"]), float(row["acc_local"])
+        assert found == pytest.approx(both(expected, m, fed), abs=1e-6)
+
+
+@pytest.mark.parametrize("aggregation", ["async", "fedavg"])
+def test_every_step_reads_the_data_of_its_own_round(aggregation, script, federate, spied):
+    """Everyone's data change in every round, and after the last one: what follows it is done on the last one's."""
+    held = [
+        {m: [(m + t) % CLASSES] * (4 + 3 * t + m) + [(m + 2 * t + 1) % CLASSES] * 3 for m in range(6)} for t in range(5)
+    ]
+    fed = federate(people(script, held[0], later=dict(enumerate(held[1:], 1))), lr=LR)
+    algorithm = APFL(**TINY, rounds=3, aggregation=aggregation, arrivals=Listed(*UPLOADS))
+    loop, log = begun(algorithm, fed), spied(fed)
+    for t in range(3):
+        log.clear()
+        latest = {exchange.client: exchange for exchange in loop.advance()}
+        assert len(log) == 4
+        for m, exchange in latest.items():
+            assert exchange.samples == len(held[t][m])
+            received = fed.table("held")[m] if aggregation == "async" else loop.state.models[0]
+            trained = [row for job, row in log if job.client == m][-1]
+            found = exchange.acc_before, exchange.acc_after
+            test = fed.data.shard(m, t).test
+            assert found == pytest.approx((right(trained, test), right(received, test)), abs=1e-6)
+        for job, row in log:
+            x, y = fed.data.shard(job.client, t).train.tensors()
+            assert torch.equal(job.view.tensors()[0], x)
+            close(row, descended(job.start, (x, y), 2, LR))
+    counts = algorithm.teachers(fed)[1].tolist()
+    assert counts == [np.bincount(held[2][m], minlength=CLASSES).tolist() for m in STAYS]
+    log.clear()
+    exchanges = []
+    while loop.position < loop.total:
+        exchanges += loop.advance()
+    theta, samples = loop.state.models[0], {job.client: job.view.tensors() for job, _ in log if job.purpose == "friend"}
+    rows = list(csv.DictReader(algorithm.files(loop.state, loop.position, fed)["interpolation.csv"].splitlines()))
+    for m, exchange in enumerate(exchanges):
+        mine = np.bincount(held[2][m], minlength=CLASSES).tolist()
+        wanted = by_largest_remainder(mine, 7 * sum(count > 0 for count in mine))
+        assert torch.bincount(samples[m][1], minlength=CLASSES).tolist() == wanted
+        tuned = 0
+        if m in DROPOUTS:
+            train = fed.data.shard(m, 2).train.tensors()
+            close(fed.table("localised")[m], descended(theta, train, 4, LR), atol=5e-6)
+            tuned = 4 * len(held[2][m])
+        assert exchange.client_compute == 3 * (3 * sum(wanted) + tuned)
+        test, own = fed.data.shard(m, 2).test, fed.table("personal")[m]
+        assert exchange.acc_after == pytest.approx(right(own, test), abs=1e-6)
+        (row,) = (r for r in rows if (int(r["client"]), float(r["friend_share"])) == (m, 0.1))
+        assert float(row["acc_local"]) == pytest.approx(right(own, test), abs=1e-6)
 
 
 def test_the_ends_of_the_sweep_are_the_measured_models(script, federate):
@@ -679,6 +818,8 @@ def test_an_untrained_generator_will_do(script, federate):
     [
         *({"gamma": value} for value in (-0.1, 1.1, math.nan)),
         *({"interpolation": value} for value in (-0.01, 1.5, math.nan)),
+        *({"dropout_interpolation": value} for value in (-0.01, 1.5, math.nan)),
+        {"generator_per_class": 0},
         *({"server_lr": value} for value in (0.0, 1.2, -1.0)),
         *({name: 0} for name in ("noise_dim", "project_dim", "generator_batch", "per_class", "friend_epochs")),
         *({name: -1} for name in ("generator_steps", "finetune_epochs", "staleness_exponent", "generator_lr")),
@@ -714,6 +855,10 @@ def test_titles():
     assert APFL(semantics=OneHot()).described["semantics"] == "one-hot (control)"
     assert APFL(aggregation="fedavg", reading="literal").title == "AP-FL (MiniLM, in rounds, literal)"
     assert APFL(mix_with="global").title == "AP-FL (MiniLM, with the global model)"
+    assert APFL(friend_classes="all").title == "AP-FL (MiniLM, friends of all classes)"
+    assert APFL(dropout_interpolation=0.7).title == "AP-FL (MiniLM, λ = 0.7 for dropouts)"
+    assert APFL(class_weight="total").title == "AP-FL (MiniLM, weights of all samples)"
+    assert APFL(generator_per_class=600).title == "AP-FL (MiniLM, generator's 600 a class)"
 
 
 def test_the_papers_settings_are_the_defaults():
@@ -728,6 +873,8 @@ def test_the_papers_settings_are_the_defaults():
     )
     assert (made.rounds, made.server_lr, made.staleness_exponent, made.finetune_epochs) == (50, 0.6, 0.5, 20)
     assert (made.reading, made.aggregation, made.div_norm) == ("friend", "async", True)
+    assert (made.friend_classes, made.class_weight) == ("own", "class")
+    assert made.generator_per_class is made.dropout_interpolation is None
 
 
 # ------------------------------------------------------------------------------------------------------- runs on digits

@@ -38,6 +38,13 @@ def test_weights_are_shares_of_a_class_and_nobodys_class_has_none():
     assert taught_classes(counts).tolist() == [0, 2, 3]
 
 
+def test_weights_of_all_samples_are_shares_of_everything():
+    """Sixteen samples: 3/16, 5/16, 1/16, 5/16 and 2/16; a class of nobody has none, and nothing at all gives zeros."""
+    counts = torch.tensor([[3, 0, 5, 0], [1, 0, 5, 2]])
+    assert class_weights(counts, total=True).tolist() == [[3 / 16, 0, 5 / 16, 0], [1 / 16, 0, 5 / 16, 2 / 16]]
+    assert class_weights(torch.zeros(2, 3), total=True).tolist() == [[0] * 3] * 2
+
+
 def test_fedgen_counts_from_one():
     """With counts (3, 0) FedGen holds 4 and 1: shares of 4/5 and 1/5; a class of nobody is shared equally."""
     weights = class_weights(torch.tensor([[3, 0], [0, 0]]), prior=1)

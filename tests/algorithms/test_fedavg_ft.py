@@ -73,6 +73,31 @@ def test_a_whole_run_replayed(script, federate, spied):
     assert found["global_model_acc"] == pytest.approx(right(model, fed.data.global_test()), abs=1e-6)
 
 
+def test_every_step_reads_the_data_of_its_own_round(script, federate, spied):
+    """Everyone's data change in every round, and after the last one: fine-tuning and its test are on the last one's."""
+    held = [{m: [(m + t) % CLASSES] * (4 + 3 * t + m) for m in range(7)} for t in range(5)]
+    data = script(dict(enumerate(held)), classes=CLASSES, dropouts=DROPOUTS, tested=True)
+    fed = federate(data, lr=LR)
+    loop, log = begun(FedAvgFT(**COMMON), fed), spied(fed)
+    model = loop.state.models[0].double()
+    for t in range(3):
+        log.clear()
+        loop.advance()
+        local = {m: descended(model, data.shard(m, t).train.tensors(), 2, LR) for m in STAYS}
+        assert [job.client for job, _ in log] == list(STAYS)
+        model = sum(len(held[t][m]) * row for m, row in local.items()) / sum(len(held[t][m]) for m in STAYS)
+        close(loop.state.models[0], model)
+    exchanges = loop.advance() + loop.advance()
+    assert [e.client for e in exchanges] == list(range(7))
+    for m, e in enumerate(exchanges):
+        own, test = descended(model, data.shard(m, 2).train.tensors(), 5, LR), data.shard(m, 2).test
+        close(fed.table("personal")[m], own, atol=5e-6)
+        assert (e.samples, e.client_compute) == (len(held[2][m]), 3 * 5 * len(held[2][m]))
+        assert e.acc_before == e.acc_after == pytest.approx(right(own, test), abs=1e-6)
+    local = [right(fed.table("personal")[m], data.shard(m, 2).test) for m in STAYS]
+    assert loop.gauges()["acc_local"] == pytest.approx(np.mean(local), abs=1e-6)
+
+
 def test_its_rounds_are_fedavgs_bit_for_bit(script, federate):
     """Small batches, some of the clients, a decaying learning rate."""
     common = {"rounds": 4, "local_epochs": 2, "batch_size": 3, "participation": 0.6, "lr_decay": 0.8, "prox": 0.05}

@@ -15,6 +15,7 @@ from flcluster.algorithms import APFL
 from flcluster.algorithms.fedasync import fedasync_step
 from flcluster.algorithms.interpolation import (
     SHARES,
+    even_labels,
     friend_labels,
     friend_share,
     interpolated,
@@ -143,6 +144,11 @@ def test_labels_have_the_clients_own_mix(counts, per_class):
             assert number == 0
         else:
             assert abs(number - Fraction(total * count, sum(counts))) < 1
+
+
+def test_labels_of_all_classes_alike():
+    assert torch.bincount(even_labels(4, 600)).tolist() == [600] * 4
+    assert even_labels(2, 3).dtype == torch.int64
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=8), st.integers(1, 50), st.integers(2, 9))

@@ -15,6 +15,7 @@ from flcluster.datamodules import (
     NaturalIds,
     Partition,
     Pathological,
+    PathologicalDropout,
     QuantitySkew,
     Samples,
     Shards,
@@ -39,6 +40,7 @@ EVERYTHING = [
     Shards(per_client=3),
     Pathological(classes_per_client=3),
     APFLTable1(),
+    PathologicalDropout(),
 ]
 
 
@@ -218,12 +220,90 @@ def test_the_printed_partition_exactly():
     assert [tuple(map(int, row["classes"].split())) for row in shipped] == list(PRINTED)
 
 
-def test_a_tenth_of_the_classes_missing_leaves_one_monopoly():
-    rows = APFLTable1(missing=10).table(10)
-    assert {len(row) for row in rows} == {2} and rows[8] == (8, 9)
-    others = {label for client, row in enumerate(rows) for label in row if client != 8}
-    assert others == set(range(9))
-    assert sum(a != b for a, b in zip(rows, PRINTED, strict=True)) == 1  # one other client has class 8 now
+ONE_MISSING = (*PRINTED[:4], (4, 8), *PRINTED[5:])
+"""10 %: client 4 gives up class 2, which clients 1 and 5 hold too, for class 8; client 8 is alone with class 9."""
+
+
+def test_a_tenth_of_the_classes_missing_by_hand():
+    """60 of each class. Class 2 then has two holders, class 4 still three, class 8 two, class 9 one."""
+    assert APFLTable1(missing=10).table(10) == ONE_MISSING and APFLTable1(missing=10).dropouts == (8,)
+    counts = table(APFLTable1(missing=10), samples(per_class=60))
+    held = [{c: int(n) for c, n in enumerate(row) if n} for row in counts]
+    assert held == [
+        {0: 30, 1: 30},
+        {2: 30, 3: 30},
+        {6: 30, 7: 30},
+        {4: 20, 5: 30},
+        {4: 20, 8: 30},
+        {2: 30, 3: 30},
+        {6: 30, 7: 30},
+        {4: 20, 5: 30},
+        {8: 30, 9: 60},
+        {0: 30, 1: 30},
+    ]
+
+
+def test_a_tenth_of_more_classes_missing_by_hand():
+    """Edges of 26 classes in tenths: 0 3 5 8 10 13 16 18 21 23 26 (2.6 each, rounded)."""
+    hundred, letters = APFLTable1(missing=10).table(100), APFLTable1(missing=10).table(26)
+    assert hundred[4] == (*range(40, 50), *range(80, 90)) and hundred[8] == tuple(range(80, 100))
+    assert letters[4] == (10, 11, 12, 21, 22) and letters[8] == (21, 22, 23, 24, 25)
+    assert letters[1] == letters[5] == (5, 6, 7, 8, 9)
+
+
+# AP-FL's dropout setting with more classes each ----------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from([10, 20]), st.integers(2, 8), st.integers(6, 14), st.integers(0, 5), st.integers(0, 99))
+def test_everyone_holds_kappa_classes_and_the_dropout_alone_some_of_its(missing, kappa, clients, dropout, seed):
+    """Of ten classes, with 60 each: the last one or two are the dropout's alone, and whole."""
+    data = samples(per_class=60)
+    counts = table(PathologicalDropout(classes_per_client=kappa, missing=missing, dropout=dropout), data, clients, seed)
+    alone = list(range(10 - missing // 10, 10))
+    assert set((counts > 0).sum(axis=1)) == {kappa}
+    assert (counts[dropout, alone] == 60).all()
+    others = np.delete(counts, dropout, axis=0)
+    assert (others.sum(axis=0) > 0).tolist() == [c not in alone for c in range(10)]  # who stays misses just these
+    holders = (counts > 0).sum(axis=0)[: alone[0]]
+    assert holders.max() - holders.min() <= 1
+    for column in counts.T:
+        assert column.sum() == 60 and np.ptp(column[column > 0]) <= 1
+
+
+def test_tenths_of_more_classes_are_dealt_whole():
+    counts = table(PathologicalDropout(), samples(per_class=20, classes=100), 10)
+    tenths = (counts > 0).reshape(10, 10, 10)
+    assert (tenths.all(axis=2) == tenths.any(axis=2)).all() and set((counts > 0).sum(axis=1)) == {50}
+    assert (counts[8, 80:] == 20).all() and counts[:8, 80:].sum() == 0
+    letters = table(PathologicalDropout(missing=10), samples(per_class=60, classes=26), 10)
+    assert np.flatnonzero(np.delete(letters, 8, axis=0).sum(axis=0) == 0).tolist() == [23, 24, 25]
+
+
+def test_who_holds_what_depends_on_the_draw():
+    data = samples(per_class=60)
+    first, again, other = (table(PathologicalDropout(), data, 10, seed) for seed in (0, 0, 1))
+    assert (first == again).all() and ((first > 0) != (other > 0)).any()
+
+
+def test_its_names_and_its_dropout():
+    assert PathologicalDropout().title == "AP-FL dropout (κ = 5, 20 % missing)"
+    assert PathologicalDropout(classes_per_client=3, missing=10).title == "AP-FL dropout (κ = 3, 10 % missing)"
+    assert PathologicalDropout().dropouts == (8,) and PathologicalDropout(dropout=2).dropouts == (2,)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"missing": 30}, r"data\.partition\.missing is 30"),
+        ({"classes_per_client": 1}, r"data\.partition\.classes_per_client is 1: it must be from 2 .* to 8"),
+        ({"classes_per_client": 9}, r"data\.partition\.classes_per_client is 9"),
+        ({"classes_per_client": 0, "missing": 10}, r"data\.partition\.classes_per_client is 0: .* from 1 .* to 9"),
+    ],
+)
+def test_numbers_of_classes_that_cannot_be(wrong, named):
+    with pytest.raises(UserError, match=named):
+        PathologicalDropout(**wrong)
 
 
 @pytest.mark.parametrize(("classes", "missing", "alone"), [(100, 20, 20), (100, 10, 10), (26, 20, 5), (26, 10, 3)])
@@ -315,6 +395,9 @@ def test_splits_that_cannot_be_made_are_refused_at_once(partition, clients, name
         (Pathological(table=((0, 1), (1,))), 2, 3, r"gives the classes \[2\] to nobody"),
         (APFLTable1(), 5, 10, "data.num_clients is 5"),
         (APFLTable1(), 10, 9, "ten classes or more, not 9"),
+        (PathologicalDropout(), 10, 9, "ten classes or more, not 9"),
+        (PathologicalDropout(), 8, 10, "data.partition.dropout is 8: it must be from 0 to 7"),
+        (PathologicalDropout(classes_per_client=2, dropout=0), 4, 10, "at most 6 of the 8 tenths .* 5 clients would"),
     ],
 )
 def test_some_need_no_data_to_be_refused(partition, clients, classes, named):

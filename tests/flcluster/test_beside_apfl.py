@@ -53,6 +53,8 @@ NONE = [
     {"partition": "Dirichlet(0.2)"},
     {"partition": "balanced Dirichlet(0.1)"},
     {"partition": "Dirichlet(0.1), dropouts 3"},
+    {"partition": "AP-FL dropout (κ = 5, 20 % missing), dropouts none", "num_clients": 10},
+    {"algorithm": "FedProx", "partition": "AP-FL dropout (κ = 5, 20 % missing)", "num_clients": 10},
     {"dataset": "FashionMNIST", "partition": "IID"},
     {"dataset": "MNIST"},
     {"algorithm": "FedAvg-FT"},
@@ -77,6 +79,9 @@ def test_table_3_is_about_dropouts_and_table_4_about_friends():
     assert printed(**here, algorithm="AP-FL (CLIP)") == {"acc_global_dropouts": (0.3297, 0.0026), **friends}
     ten = printed(**{**here, "partition": "AP-FL Table 1 (10 % missing)"}, algorithm="AP-FL (CLIP)")
     assert ten == {"acc_global_dropouts": (0.3418, 0.0049), **friends}
+    five = {**here, "partition": "AP-FL dropout (κ = 5, 10 % missing)"}  # how many classes a client has is unstated
+    assert printed(**five, algorithm="AP-FL (CLIP)") == ten
+    assert printed(**five, algorithm="Local") == {"acc_global_dropouts": (0.2947, 0.0169)}
     fashion = printed(**here, dataset="FashionMNIST", algorithm="FedAvg-FT")
     assert fashion == {"acc_global_dropouts": (0.5196, 0.0074)}
 

@@ -142,6 +142,17 @@ def test_both_readings_of_the_coefficient_are_marked(tmp_path, coefficient, read
         assert marks == {"configured": configured, "the other reading": other}
 
 
+@pytest.mark.parametrize(("reading", "at"), [("friend", 4), ("literal", 2)])
+def test_a_share_of_dropouts_own_is_marked_too(tmp_path, reading, at):
+    (tmp_path / "interpolation.csv").write_text(sweep())
+    settings = "algorithm: {class_path: flcluster.algorithms.APFL, init_args: {interpolation: 0.01, reading: %s, %s}}\n"
+    (tmp_path / "config.yaml").write_text(settings % (reading, "dropout_interpolation: 0.9"))
+    for axes in interpolation_figure(make_run(tmp_path)).axes:
+        marks = {name.split(" (")[0]: line.get_xdata()[0] for name, line in labelled(axes).items() if "(" in name}
+        assert marks["configured for dropouts"] == at
+        assert len(marks) == 3
+
+
 def test_a_share_that_was_not_tried_is_not_marked(tmp_path):
     """The configured one always is; 1 − 0.3 is not."""
     (tmp_path / "interpolation.csv").write_text(sweep(shares=(*SHARES[:3], 0.3, *SHARES[3:])))
