@@ -43,8 +43,8 @@ class FedDrift(RoundAlgorithm[DriftState]):
     """A client whose accuracy falls gets a new model; models that do equally well on each other's data are merged.
 
     Time goes in steps, each of which begins when data of anyone change. A client's data of a step are all that it holds
-    then: they belong to one model, which it trains until the next step and is served. At a step everyone evaluates every
-    model, and in every round everyone trains: meant for tens of clients.
+    then: they belong to one model, which it trains until the next step and is served. At a step everyone evaluates
+    every model, and in every round everyone trains: meant for tens of clients.
     """
 
     delta: float = 0.1

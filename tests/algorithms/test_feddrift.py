@@ -237,8 +237,8 @@ def test_a_new_model_is_isolated_for_one_step(script, federate):
 
 
 def test_a_new_model_is_not_merged_while_it_is_isolated(script, federate):
-    """Client 0 is made to drift by a best accuracy that no model can reach. What training makes of its model knows label
-    3 too, which model 0 does not and client 1 does not hold: on client 0's data model 0 falls by .25, up to δ."""
+    """Client 0 is made to drift by a best accuracy that no model can reach. What training makes of its model knows
+    label 3 too, which model 0 does not and client 1 does not hold: on client 0's data model 0 falls by .25, up to δ."""
     some = ([0, 1, 2] * 4, 0)
     fed = federate(script({0: {0: (ALL, 0), 1: some}, 1: {0: (ALL, 0)}, 2: {0: (ALL, 0)}}, noise=0.0))
     algorithm = FedDrift(delta=0.25)
