@@ -8,9 +8,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flcluster.algorithms import DistanceSelection, FedAvg, FedProx, FedYogi, Fielding, Oort, QFedAvg, RandomSelection
+from flcluster.algorithms import (
+    DistanceSelection,
+    FedAvg,
+    FedDrift,
+    FedProx,
+    FedYogi,
+    Fielding,
+    Oort,
+    QFedAvg,
+    RandomSelection,
+    Scaffold,
+)
 from flcluster.algorithms.clustered import quotas
 from flcluster.clustering import KMeansBySilhouette
+from flcluster.errors import UserError
 from flcluster.loops import make_loop
 
 EXAMPLES = settings(deadline=None, max_examples=200, database=None)
@@ -226,3 +238,32 @@ def test_selections_in_clusters_are_repeatable_and_keep_quotas(selection, script
     assert runs[0] == runs[1]
     assert all(sum(m < 5 for m in clients) == 3 == sum(m >= 5 for m in clients) for clients in runs[0])
     assert len({tuple(clients) for clients in runs[0]}) > 1
+
+
+# ------------------------------------------------------------------------------------------------- FedProx's sign
+
+
+@pytest.mark.parametrize(("sign", "factor"), [("towards", -1.0), ("away", 1.0)])
+def test_the_proximal_term_pushes_towards_the_received_model_or_away(sign, factor, script, federate):
+    """w₁ = w₀ − η g(w₀); w₂ = w₁ − η g(w₁) ∓ η μ (w₁ − w₀): FedScale's code has + where FedProx has −."""
+    data = script({0: {0: [0, 1, 2, 3] * 2}})
+    fed = federate(data, lr=0.1)
+    algorithm = FedAvg(batch_size=8, local_steps=2, prox=0.5, fedprox_sign=sign)
+    state = algorithm.init(fed)
+    start, found = state.models[0], algorithm.step(state, 0, fed)[0].models[0]
+    view = data.shard(0, 0).train
+    first = start - 0.1 * fed.worker.gradient(start, view)
+    second = first - 0.1 * fed.worker.gradient(first, view) + factor * 0.1 * 0.5 * (first - start)
+    torch.testing.assert_close(found, second, rtol=1e-5, atol=1e-6)
+
+
+def test_the_wrong_sign_is_named_and_needs_a_term():
+    assert FedProx().fedprox_sign == "towards"
+    assert FedProx().title == "FedProx"
+    assert FedProx(fedprox_sign="away").title == "FedProx (prox away)"
+    assert Fielding(prox=0.1, fedprox_sign="away").title == "Fielding (prox away)"
+    assert FedDrift(prox=0.1, fedprox_sign="away").title == "FedDrift (prox away)"
+    with pytest.raises(UserError, match="prox"):
+        FedAvg(fedprox_sign="away")
+    with pytest.raises(UserError, match="SCAFFOLD"):  # whose title would not say so
+        Scaffold(prox=0.1, fedprox_sign="away")
