@@ -18,6 +18,7 @@ from .fedsoft import FedSoftAsync
 from .fedspd import FedSPD
 from .fielding import Fielding
 from .fielding_ablations import AlwaysRecluster, MoveIndividuals, SelectedOnly, StaticClustering
+from .fielding_loss import LossTriggeredFielding
 from .flexcfl import FlexCFL
 from .ifca import IFCA
 from .local import Local
@@ -52,6 +53,7 @@ __all__ = [
     "FlexCFL",
     "Local",
     "LocalRounds",
+    "LossTriggeredFielding",
     "MoveIndividuals",
     "Oort",
     "QFair",
