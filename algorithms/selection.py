@@ -59,6 +59,15 @@ class RandomSelection(Selection):
 
 
 @dataclass(frozen=True)
+class WithReplacement(Selection):
+    """Uniformly and independently: a client may be picked several times, and trains as often (Algorithm 4)."""
+
+    def pick(self, pool: Ids, count: int, t: int, memory: Memory, look: Look, draw: np.random.Generator) -> Ids:
+        """Draw as many as are wanted, however few there are."""
+        return draw.choice(pool, count, replace=True) if len(pool) else pool
+
+
+@dataclass(frozen=True)
 class DistanceSelection(Selection):
     """Clients nearer to the centre of their cluster are likelier: probability ∝ 1 / (ε + distance)."""
 
