@@ -1,6 +1,7 @@
 """Rounds of several models: who takes part, what the parts of a method are told, and whole rounds by hand."""
 
 import math
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flcluster.algorithms import (
+    Auxo,
     DistanceSelection,
     FedAvg,
     FedDrift,
@@ -209,6 +211,43 @@ def test_fielding_measures_distances_to_the_centre_of_the_cluster(script, federa
     algorithm = Fielding(**COMMON, clusterer=KMeansBySilhouette(2, 2))
     state = algorithm.init(fed)
     assert algorithm.look(state, 0, fed).distance(np.arange(4)) == pytest.approx([0.25] * 4, abs=1e-6)
+
+
+def test_a_clients_distance_is_that_to_its_own_centre_not_to_the_nearest(script, federate):
+    """Three clusters at labels 0, 2 and 3; client 1 is like the first but belongs to the second, as clients of
+    StaticClustering may after drift. By hand: |¾ − 0| + |¼ − 0| + |0 − 1| = 2 to its own, ¼ or less to the nearest."""
+    held = {0: [0, 0, 0, 0], 1: [0, 0, 0, 1], 2: [2, 2, 2, 2], 3: [2, 2, 2, 3], 4: [3, 3, 3, 3], 5: [3, 3, 1, 1]}
+    fed = federate(script({0: held}))
+    algorithm = Fielding(**COMMON)
+    centres = torch.tensor([[1.0, 0, 0, 0], [0, 0, 1.0, 0], [0, 0, 0, 1.0]])
+    state = replace(algorithm.init(fed), labels=torch.tensor([0, 1, 1, 1, 2, 2]), centres=centres)
+    found = algorithm.look(state, 0, fed).distance(np.array([5, 1, 3, 0]))
+    assert found == pytest.approx([1.0, 2.0, 0.5, 0.0], abs=1e-6)
+
+
+@dataclass(frozen=True)
+class Spy(RandomSelection):
+    """Notes what distances it is told of each pool."""
+
+    told: dict = field(default_factory=dict)
+
+    def pick(self, pool, count, t, memory, look, draw):
+        self.told[tuple(pool.tolist())] = look.distance(pool)
+        return super().pick(pool, count, t, memory, look, draw)
+
+
+def test_without_reports_a_clusters_centre_is_the_mean_of_its_own_clients(script, federate):
+    """Two cohorts of Auxo: shares of labels 0 and 1 in the first, 2 and 3 in the second; each by its own mean, where
+    the mean of all four would be (⅜, ⅛, ⅛, ⅜)."""
+    held = {0: [0, 0, 0, 0], 1: [0, 0, 1, 1], 2: [3, 3, 3, 3], 3: [2, 2, 3, 3]}
+    fed, spy = federate(script({0: held})), Spy()
+    algorithm = Auxo(**COMMON, selection=spy, epsilon=0.0)
+    state = algorithm.init(fed)
+    two = {"models": state.models.repeat(2, 1), "labels": torch.tensor([0, 0, 1, 1])}
+    algorithm.cohort(replace(state, **two), 0, fed)
+    assert set(spy.told) == {(0, 1), (2, 3)}
+    for found in spy.told.values():
+        assert found == pytest.approx([0.5, 0.5], abs=1e-6)  # |1 − ¾| + |0 − ¼|
 
 
 def test_oort_learns_what_a_round_showed(script, federate):
