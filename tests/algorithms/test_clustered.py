@@ -215,7 +215,7 @@ def test_fielding_measures_distances_to_the_centre_of_the_cluster(script, federa
 
 def test_a_clients_distance_is_that_to_its_own_centre_not_to_the_nearest(script, federate):
     """Three clusters at labels 0, 2 and 3; client 1 is like the first but belongs to the second, as clients of
-    StaticClustering may after drift. By hand: |¾ − 0| + |¼ − 0| + |0 − 1| = 2 to its own, ¼ or less to the nearest."""
+    StaticClustering may after drift. By hand: |¾ − 0| + |¼ − 0| + |0 − 1| = 2 to its own, ½ to the nearest."""
     held = {0: [0, 0, 0, 0], 1: [0, 0, 0, 1], 2: [2, 2, 2, 2], 3: [2, 2, 2, 3], 4: [3, 3, 3, 3], 5: [3, 3, 1, 1]}
     fed = federate(script({0: held}))
     algorithm = Fielding(**COMMON)
