@@ -18,12 +18,14 @@ from .fedsoft import FedSoftAsync
 from .fedspd import FedSPD
 from .fielding import Fielding
 from .fielding_ablations import AlwaysRecluster, MoveIndividuals, SelectedOnly, StaticClustering
+from .fielding_analysis import FieldingAnalysis
+from .fielding_loss import LossTriggeredFielding
 from .flexcfl import FlexCFL
 from .ifca import IFCA
 from .local import Local
 from .local_rounds import LocalRounds
 from .scaffold import Scaffold
-from .selection import DistanceSelection, Oort, RandomSelection
+from .selection import DistanceSelection, Oort, RandomSelection, WithReplacement
 
 __all__ = [
     "APFL",
@@ -49,9 +51,11 @@ __all__ = [
     "FedSoftAsync",
     "FedYogi",
     "Fielding",
+    "FieldingAnalysis",
     "FlexCFL",
     "Local",
     "LocalRounds",
+    "LossTriggeredFielding",
     "MoveIndividuals",
     "Oort",
     "QFair",
@@ -60,5 +64,6 @@ __all__ = [
     "Scaffold",
     "SelectedOnly",
     "StaticClustering",
+    "WithReplacement",
     "Yogi",
 ]

@@ -1,6 +1,7 @@
 """Auxo: Efficient Federated Learning via Scalable Client Clustering (Liu et al., 2023), by its public code.
 
-A re-implementation: the split test on the absolute cohort size is left out, since it only fits thousands of clients.
+A re-implementation. The code asks for 100 / (share of clients in a round) clients in a cohort that splits, which only
+fits thousands: that number is an option here.
 """
 
 from dataclasses import dataclass, field, replace
@@ -33,11 +34,11 @@ class AuxoState(ClusteredState):
     """Adds what cohorts know of the clients they have seen."""
 
     reward: Tensor
-    """R: how well each client fits each cohort, ``[N, K]``."""
+    """R: how well each client fits each cohort, ``[N, K]``; 1 at first."""
     halves: Tensor
-    """Scores of each client for the two halves of each cohort, ``[N, K, 2]``; zeros: not known."""
+    """Scores of each client for the two halves of each cohort, ``[N, K, 2]``; 1 at first, equal: not known."""
     trained: Tensor
-    """Whether a client has trained in a cohort, bool ``[N, K]``."""
+    """Whether a cohort has learnt of a client that trained in it, bool ``[N, K]``."""
     parted: Tensor
     """Whether a cohort has been parted into halves once, bool ``[K]``."""
     epsilon: float
@@ -57,9 +58,7 @@ class Auxo(ClusteredRounds[AuxoState]):
     base_reward: float = 5.0
     """R0: reward of a client at the centre of its cohort."""
     half_reward: float = 1.0
-    """Score that a client gets for the half it falls into."""
-    confidence: float = 1.5
-    """How many times nearer a labelled client of one half must be than one of the other to pass its label on."""
+    """What a client's score for its half grows by, and at a split its R for that half; those for the other stay."""
     epsilon: float = 0.01
     """Probability with which a client tries a random cohort, at first."""
     epsilon_decay: float = 0.99
@@ -68,6 +67,8 @@ class Auxo(ClusteredRounds[AuxoState]):
     """Share of all clients that must be known in each half before the first split; ×0.9 for each further cohort."""
     balance: tuple[float, float] = (0.5, 2.0)
     """Bounds of the ratio of the halves' sizes at later splits."""
+    min_cohort: int | None = None
+    """Clients that a cohort must have to split; as many as a round trains if not given."""
     split_rounds: list[int] | None = None
     """Rounds at which the largest cohort splits in any case, as the public configuration has them."""
     until: int = 500
@@ -81,6 +82,8 @@ class Auxo(ClusteredRounds[AuxoState]):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least("max_clusters", self.max_clusters, 1)
+        if self.min_cohort is not None:
+            at_least("min_cohort", self.min_cohort, 1)
         if not 0 <= self.balance[0] < self.balance[1]:
             raise UserError(f"algorithm.balance: give a smaller and a larger ratio, got {self.balance}")
         if not 0 < self.tail <= 1:
@@ -94,8 +97,8 @@ class Auxo(ClusteredRounds[AuxoState]):
             labels=torch.zeros(N, dtype=torch.int64),
             server=self.server.start(models),
             memory=self.selection.start(N),
-            reward=torch.zeros(N, 1),
-            halves=torch.zeros(N, 1, 2),
+            reward=torch.ones(N, 1),
+            halves=torch.ones(N, 1, 2),
             trained=torch.zeros(N, 1, dtype=torch.bool),
             parted=torch.zeros(1, dtype=torch.bool),
             epsilon=self.epsilon,
@@ -134,22 +137,21 @@ class Auxo(ClusteredRounds[AuxoState]):
 
     def learn(self, state: AuxoState, k: int, clients: Ids, updates: Tensor, seed: int) -> AuxoState:
         """Score a cohort's participants: for its halves, and for the cohort itself if there are others."""
-        centred = updates - updates.mean(0)
-        halves, reward, trained = state.halves.clone(), state.reward.clone(), state.trained.clone()
-        parted = state.parted.clone()
-        unit = F.normalize(centred, dim=1)
-        halves[clients, k] += self.half_reward * half_labels(
-            unit, halves[clients, k], bool(parted[k]), self.confidence, seed
-        )
-        parted[k] = True
-        if len(state.models) == 1:
-            reward[clients, k] = self.base_reward
-        else:
-            known = trained[clients, k] & (reward[clients, k] > 1)
+        centred, several = updates - updates.mean(0), len(state.models) > 1
+        halves, reward = state.halves.clone(), state.reward.clone()
+        trained, parted = state.trained.clone(), state.parted.clone()
+        known = trained[clients, k] & (reward[clients, k] > 1)
+        asked = known if several else torch.ones_like(known)
+        half = half_labels(F.normalize(centred, dim=1), sides(state)[clients, k], asked, bool(parted[k]), seed)
+        learnt = half >= 0
+        halves[clients[learnt.numpy()], k, half[learnt]] += self.half_reward
+        parted[k] |= learnt.any()
+        if several and int(known.sum()) >= 2:
             gained = rewards(centred, known, self.base_reward)
             reward[clients, k] += gained
-            halves[clients, k] *= (gained >= 0).float()[:, None]
-        trained[clients, k] = True
+            halves[clients[(gained < 0).numpy()], k] = 1.0
+            learnt = torch.ones_like(learnt)
+        trained[clients[learnt.numpy()], k] = True
         return replace(state, halves=halves, reward=reward, trained=trained, parted=parted)
 
     def maybe_split(self, state: AuxoState, t: int, fed: Federation) -> AuxoState:
@@ -159,12 +161,15 @@ class Auxo(ClusteredRounds[AuxoState]):
             return state
         sizes = half_sizes(state)
         forced = int(torch.bincount(state.labels, minlength=K).argmax()) if t in (self.split_rounds or []) else -1
+        members = torch.bincount(state.labels, minlength=K).tolist()
+        least = self.wanted(fed) if self.min_cohort is None else self.min_cohort
         enough = self.known_share * len(fed.data.stays) * 0.9 ** (K - 1)
         for k, (first, second) in enumerate(sizes.tolist()):
             low, high = self.balance
             balanced = state.splits == 0 or low < first / max(second, 1) < high
-            if (k == forced and min(first, second) > 0) or (min(first, second) > enough and balanced):
-                return split(state, k, rng(fed.seed, "split", t))
+            ready = members[k] >= least and min(first, second) > enough and balanced
+            if ready or (k == forced and min(first, second) > 0):
+                return split(state, k, self.half_reward, rng(fed.seed, "split", t))
         return state
 
     def gauges(self, state: AuxoState) -> dict[str, float]:
@@ -172,33 +177,38 @@ class Auxo(ClusteredRounds[AuxoState]):
         return {"splits": float(state.splits)}
 
 
-def half_labels(unit: Tensor, scores: Tensor, parted: bool, confidence: float, seed: int) -> Tensor:
-    """Return ±1 for the half a participant falls into and the other, ``[n, 2]``; zeros where nothing is learnt.
+def half_labels(unit: Tensor, now: Tensor, asked: Tensor, parted: bool, seed: int) -> Tensor:
+    """Return the half that each participant falls into in this round, int64 ``[n]``; −1 where nothing is learnt.
 
-    The first time the participants are parted by 2-means; later those without a label take that of the nearest
-    labelled one if it is clearly nearer than any of the other half.
+    The first time those ``asked`` are parted by 2-means. Later everyone without a half takes that of the nearest one
+    that has one; if all of those are of the same half, the quarter of the participants nearest to the first of them do.
+
+    Args:
+        unit: Features of length 1, ``[n, D]``.
+        now: The half that each is known to be in, −1 if it is not known.
+        asked: Who is parted the first time, bool ``[n]``.
+        parted: Whether the cohort has been parted.
+        seed: Of the 2-means.
     """
+    out = torch.full((len(unit),), -1, dtype=torch.int64)
     if not parted:
-        with threadpool_limits(1):  # the same on every rank
-            half = torch.from_numpy(KMeans(2, n_init=10, random_state=seed).fit(unit.numpy()).labels_).long()
-        return F.one_hot(half, 2).float() * 2 - 1
-    out, labelled = torch.zeros(len(unit), 2), scores.any(1)
-    half = scores.argmax(1)
-    apart = torch.cdist(unit, unit, compute_mode="donot_use_mm_for_euclid_dist")
-    groups = [labelled & (half == side) for side in (0, 1)]
-    if not all(bool(group.any()) for group in groups):
+        if int(asked.sum()) >= 2:
+            with threadpool_limits(1):  # the same on every rank
+                found = KMeans(2, n_init=10, random_state=seed).fit(unit[asked].numpy()).labels_
+            out[asked] = torch.from_numpy(found).long()
         return out
-    near = torch.stack([apart[:, group].min(1).values for group in groups], 1)
-    for side in (0, 1):
-        clear = ~labelled & (near[:, 1 - side] > confidence * near[:, side])
-        out[clear, side], out[clear, 1 - side] = 1.0, -1.0
+    apart = torch.cdist(unit, unit, compute_mode="donot_use_mm_for_euclid_dist")
+    labelled = now >= 0
+    if len(now[labelled].unique()) == 2:
+        out[~labelled] = now[labelled][apart[~labelled][:, labelled].argmin(1)]
+    elif bool(labelled.any()):
+        first = int(labelled.nonzero()[0])
+        out[apart[first].argsort(stable=True)[: len(unit) // 4]] = now[first]
     return out
 
 
 def rewards(centred: Tensor, known: Tensor, base: float) -> Tensor:
     """Return (R0 − R0 · d / (mean d + sd d)) × share known, d being the distance to the known members' centroid."""
-    if not bool(known.any()):
-        return torch.zeros(len(centred))
     apart = (centred - centred[known].mean(0)).norm(dim=1)
     scale = (apart.mean() + apart.std(correction=0)).clamp_min(1e-12)
     return (base - base * apart / scale) * known.float().mean()
@@ -209,35 +219,41 @@ def chosen(state: AuxoState) -> Tensor:
     return torch.where(state.trained.any(1), state.reward.argmax(1), state.labels)
 
 
+def sides(state: AuxoState) -> Tensor:
+    """Return the half of each cohort that each client is known to be in, int64 ``[N, K]``; −1: not known, or R < 0."""
+    known = (state.halves[..., 0] != state.halves[..., 1]) & (state.reward >= 0)
+    return torch.where(known, state.halves.argmax(2), -1)
+
+
 def half_sizes(state: AuxoState) -> Tensor:
-    """Count each cohort's members with a label for either half, ``[K, 2]``."""
-    member = F.one_hot(state.labels, len(state.models)).bool()
-    labelled = state.halves.any(2) & member
-    half = state.halves.argmax(2)
-    return torch.stack([(labelled & (half == side)).sum(0) for side in (0, 1)], 1)
+    """Count each cohort's members known to be in either half, ``[K, 2]``."""
+    member, side = F.one_hot(state.labels, len(state.models)).bool(), sides(state)
+    return torch.stack([((side == half) & member).sum(0) for half in (0, 1)], 1)
 
 
-def split(state: AuxoState, k: int, draw: np.random.Generator) -> AuxoState:
-    """Split cohort ``k``: the second half becomes a new one, with a copy of the model. Unknown clients choose anew."""
+def split(state: AuxoState, k: int, gain: float, draw: np.random.Generator) -> AuxoState:
+    """Split cohort ``k``: the second half becomes a new one, with a copy of the model.
+
+    A client's R grows by ``gain`` for the half it is in, and stays for the other. Unknown clients choose anew.
+    """
 
     def with_child(values: Tensor, first: Tensor, second: Tensor) -> Tensor:
         out = torch.cat([values, second[:, None]], 1)
         out[:, k] = first
         return out
 
-    half, labelled = state.halves[:, k].argmax(1), state.halves[:, k].any(1)
-    reward = with_child(state.reward, *(state.reward[:, k] + state.halves[:, k, side] for side in (0, 1)))
-    trained = with_child(state.trained, *(state.trained[:, k] & labelled & (half == side) for side in (0, 1)))
-    nothing = torch.zeros(len(half), 2)
-    K = len(state.models) + 1
-    labels = torch.where(trained.any(1), reward.argmax(1), torch.from_numpy(draw.integers(K, size=len(half))))
+    inside = [sides(state)[:, k] == half for half in (0, 1)]
+    reward = with_child(state.reward, *(state.reward[:, k] + gain * part for part in inside))
+    trained = with_child(state.trained, *(state.trained[:, k] & part for part in inside))
+    fresh, K = torch.ones(len(reward), 2), len(state.models) + 1
+    labels = torch.where(trained.any(1), reward.argmax(1), torch.from_numpy(draw.integers(K, size=len(reward))))
     return replace(
         state,
         models=torch.cat([state.models, state.models[k : k + 1]]),
         labels=labels,
         server={name: torch.cat([part, part[k : k + 1]]) for name, part in state.server.items()},
         reward=reward,
-        halves=with_child(state.halves, nothing, nothing),
+        halves=with_child(state.halves, fresh, fresh),
         trained=trained,
         parted=torch.cat([state.parted, torch.zeros(1, dtype=torch.bool)]).index_fill(0, torch.tensor([k]), False),
         splits=state.splits + 1,

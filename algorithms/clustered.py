@@ -57,8 +57,7 @@ class ClusteredRounds(RoundAlgorithm[S]):
         """Run one round of all clusters in parallel."""
         state, seconds = self.follow(state, t, fed)
         cohort, labels = self.cohort(state, t, fed)
-        plans = (self.job(m, state.models[k], t, fed) for m, k in zip(cohort.clients, labels, strict=True))
-        jobs = (self.plan(state, job, t, fed) for job in plans)
+        jobs = self.jobs(state, cohort.clients, labels, t, fed)
         results = self.received(state, fed.train(jobs, self.before(fed, t)), fed)
         lr = fed.worker.rates[0] * self.lr_decay**t
         parameters = fed.layout.num_parameters
@@ -73,6 +72,11 @@ class ClusteredRounds(RoundAlgorithm[S]):
             lost=cohort.lost,
         )
         return self.after(replace(state, models=models, server=server, memory=memory), t, done, fed)
+
+    def jobs(self, state: S, clients: list[int], labels: list[int], t: int, fed: Federation) -> Iterable[Job]:
+        """Plan the local training of a round's participants, each from the model of a cluster."""
+        plans = (self.job(m, state.models[k], t, fed) for m, k in zip(clients, labels, strict=True))
+        return (self.plan(state, job, t, fed) for job in plans)
 
     def plan(self, state: S, job: Job, t: int, fed: Federation) -> Job:
         """Add to a client's job what the server sends along with the model."""
@@ -98,13 +102,17 @@ class ClusteredRounds(RoundAlgorithm[S]):
         home = state.labels.numpy()[pool]
         members = [pool[home == k] for k in range(len(state.models))]
         look, parts = self.look(state, t, fed), []
-        for k, quota in enumerate(quotas([len(m) for m in members], self.wanted(fed))):
+        for k, quota in enumerate(self.quotas([len(m) for m in members], fed)):
             draw = rng(fed.seed, "select", t, k)
             asked = self.selection.pick(members[k], self.asked(quota), t, state.memory, look, draw)
             parts.append(self.race(asked, quota, t, fed, self.load))
         labelled = sorted((client, k) for k, part in enumerate(parts) for client in part.clients)
         whole = Cohort([c for c, _ in labelled], max(p.seconds for p in parts), sum(p.lost for p in parts))
         return whole, [k for _, k in labelled]
+
+    def quotas(self, sizes: list[int], fed: Federation) -> list[int]:
+        """Say how many participants clusters of some sizes train."""
+        return quotas(sizes, self.wanted(fed))
 
     def look(self, state: S, t: int, fed: Federation) -> Look:
         """Return what the selection may ask."""

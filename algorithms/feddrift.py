@@ -26,10 +26,8 @@ class DriftState:
 
     models: Tensor
     """``[K, P]``"""
-    steps: Tensor
-    """The round at which each step began, int64 ``[S]``."""
     assigned: Tensor
-    """The model that each step's new data of each client belong to, int64 ``[S, N]``; −1: no new data."""
+    """The model that each client's data of each step belong to, int64 ``[S, N]``; −1: it held none."""
     labels: Tensor
     """The model each client uses, int64 ``[N]``; −1: none yet."""
     best: Tensor
@@ -44,8 +42,9 @@ class DriftState:
 class FedDrift(RoundAlgorithm[DriftState]):
     """A client whose accuracy falls gets a new model; models that do equally well on each other's data are merged.
 
-    Everyone evaluates every model at each step and trains every model its data belong to, in every round: meant for
-    tens of clients.
+    Time goes in steps, each of which begins when data of anyone change. A client's data of a step are all that it holds
+    then: they belong to one model, which it trains until the next step and is served. At a step everyone evaluates
+    every model, and in every round everyone trains: meant for tens of clients.
     """
 
     delta: float = 0.1
@@ -74,7 +73,6 @@ class FedDrift(RoundAlgorithm[DriftState]):
         labels = torch.where(sizes > 0, 0, -1)
         return DriftState(
             models=fed.init_rows(1),
-            steps=torch.zeros(1, dtype=torch.int64),
             assigned=labels[None],
             labels=labels,
             best=torch.full((N,), torch.nan),
@@ -83,54 +81,40 @@ class FedDrift(RoundAlgorithm[DriftState]):
         )
 
     def step(self, state: DriftState, t: int, fed: Federation) -> tuple[DriftState, Round]:
-        """Look for drift if new data came; then train every model on all data that belong to it."""
+        """Look for drift if data changed; then train every model on all data that belong to it."""
         came = len(fed.data.drifted(t)) > 0
         if came:
             state = self.next_step(state, t, fed)
-        views = {m: self.views(state, m, t, fed) for m in self.available(t, fed).tolist()}
-        cohort = self.select(t, fed, self.load(state, views, came, fed))
-        work = [(m, k, view) for m in cohort.clients for k, view in views[m].items()]
-        jobs = [replace(self.job(m, state.models[k], t, fed), view=view) for m, k, view in work]
-        labels = [k for _, k, _ in work]
+        cohort = self.select(t, fed, self.load(state, came))
+        labels = state.labels[cohort.clients].tolist()
+        jobs = [self.job(m, state.models[k], t, fed) for m, k in zip(cohort.clients, labels, strict=True)]
         results = fed.train(jobs, self.before(fed, t))
         models, trained = weighted_sums(results, labels, state.models, lambda result: float(result.size))
         return replace(state, models=models), Round(
             trained, row_of=lambda i: models[labels[i]], labels=labels, seconds=cohort.seconds, lost=cohort.lost
         )
 
-    def load(self, state: DriftState, views: dict[int, dict[int, View]], came: bool, fed: Federation) -> Load:
-        """Return what each client does: it trains each of its models, and at a step tries all models there are."""
-        own = np.zeros(fed.data.num_clients)
-        own[list(views)] = [len(parts) for parts in views.values()]
+    def load(self, state: DriftState, came: bool) -> Load:
+        """Return what each client does: it trains its model, and at a step tries all models there are."""
         tried = float(len(state.models) if came else 0)
-        return Load(downloads=np.maximum(own, tried), uploads=own, trainings=own, forwards=tried)
+        return Load(downloads=max(1.0, tried), forwards=tried)
 
     def served(self, state: DriftState, t: int, fed: Federation) -> Served:
-        """The model that a client's newest data belong to."""
+        """The model that a client's data belong to."""
         return Served(state.models, state.labels.numpy())
 
-    def views(self, state: DriftState, client: int, t: int, fed: Federation) -> dict[int, View]:
-        """Return the training samples a client still holds, by the model they belong to."""
-        parts: dict[int, list[View]] = {}
-        for arrived, view in fed.data.arrived(client, t):
-            step = max(int(torch.searchsorted(state.steps, arrived, right=True)) - 1, 0)
-            if len(view) and (owner := int(state.assigned[step, client])) >= 0:
-                parts.setdefault(owner, []).append(view)
-        return {k: View(tuple(p for v in views for p in v.parts)) for k, views in sorted(parts.items())}
-
-    # a step: new data -------------------------------------------------------------------------------------------
+    # a step: data changed ---------------------------------------------------------------------------------------
 
     def next_step(self, state: DriftState, t: int, fed: Federation) -> DriftState:
-        """Assign the new data; start new models for clients that drifted; merge models that do alike."""
-        step = len(state.steps)
-        clients = fed.data.holding(t).tolist()
-        newest = {m: view for m in clients for came, view in fed.data.arrived(m, t)[-1:] if came == t}
+        """Assign what clients hold; start new models for those that drifted; merge models that do alike."""
+        step = len(state.assigned)
+        held = {m: fed.data.shard(m, t).train for m in fed.data.holding(t).tolist()}
         free = [k for k in range(len(state.models)) if int(state.alone[k]) < step]
         models, alone = [*state.models], state.alone.tolist()
         assigned, labels, best = torch.full_like(state.labels, -1), state.labels.clone(), state.best.clone()
         counts = dict(state.counts)
-        counts["report_bytes"] += float(len(newest) * len(state.models) * fed.layout.row_bytes)
-        for m, view in newest.items():
+        counts["report_bytes"] += float(len(held) * len(state.models) * fed.layout.row_bytes)
+        for m, view in held.items():
             own = int(labels[m])
             if own >= 0 and own not in free:
                 assigned[m] = own  # its own new model is still isolated
@@ -147,7 +131,6 @@ class FedDrift(RoundAlgorithm[DriftState]):
         state = replace(
             state,
             models=torch.stack(models),
-            steps=torch.cat([state.steps, torch.tensor([t])]),
             assigned=torch.cat([state.assigned, assigned[None]]),
             labels=labels,
             best=best,
@@ -158,7 +141,7 @@ class FedDrift(RoundAlgorithm[DriftState]):
 
     def merged(self, state: DriftState, t: int, fed: Federation) -> DriftState:
         """Merge models by complete linkage of how much worse they do on each other's data."""
-        step, every = len(state.steps) - 1, range(len(state.models))
+        step, every = len(state.assigned) - 1, range(len(state.models))
         data = self.cluster_data(state, t, fed)
         free = [k for k in data if int(state.alone[k]) < step]
         kept = {*data, *state.labels[state.labels >= 0].tolist()} if len(every) >= self.max_models else every
@@ -178,8 +161,7 @@ class FedDrift(RoundAlgorithm[DriftState]):
         """Return some of the training samples that belong to each model, at most ``merge_batches`` batches."""
         parts: dict[int, list[View]] = {}
         for client in fed.data.holding(t).tolist():
-            for k, view in self.views(state, client, t, fed).items():
-                parts.setdefault(k, []).append(view)
+            parts.setdefault(int(state.labels[client]), []).append(fed.data.shard(client, t).train)
         most = self.merge_batches * self.batch_size
         return {
             k: sampled([p for v in parts[k] for p in v.parts], most, rng(fed.seed, "merge", t, k))

@@ -171,7 +171,7 @@ class Fielding(ClusteredRounds[FieldingState]):
 
     def event(self, state: FieldingState, drifted: Ids, t: int, fed: Federation) -> FieldingState:
         """Move the drifted clients; re-cluster everyone if clusters have fallen apart; adapt Δ."""
-        movers = drifted if self.moves else drifted[state.labels[drifted].numpy() < 0]
+        movers = self.movers(state, drifted)
         labels, centres = move(state.labels, state.centres, state.reports, movers, self.metric)
         moved = float(((labels != state.labels) & (state.labels >= 0)).sum())
         counts = {**state.counts, "moved": state.counts["moved"] + moved}
@@ -184,6 +184,10 @@ class Fielding(ClusteredRounds[FieldingState]):
         state = replace(state, labels=labels, centres=centres, counts=counts)
         state = self.reclustered(state, t, fed) if fired else self.without_empty(state)
         return replace(state, delta=self.delta_rule.update(state.delta, fired, state.fired), fired=fired)
+
+    def movers(self, state: FieldingState, drifted: Ids) -> Ids:
+        """Say who is sent to the nearest centre: those that drifted, or only those among them that are new."""
+        return drifted if self.moves else drifted[state.labels[drifted].numpy() < 0]
 
     def reclustered(self, state: FieldingState, t: int, fed: Federation) -> FieldingState:
         """Cluster all clients anew; each new model is the mean of what its clients used (Algorithm 3, and 2's end)."""

@@ -59,6 +59,15 @@ class RandomSelection(Selection):
 
 
 @dataclass(frozen=True)
+class WithReplacement(Selection):
+    """Uniformly and independently: a client may be picked several times, and trains as often (Algorithm 4)."""
+
+    def pick(self, pool: Ids, count: int, t: int, memory: Memory, look: Look, draw: np.random.Generator) -> Ids:
+        """Draw as many as are wanted, however few there are."""
+        return draw.choice(pool, count, replace=True) if len(pool) else pool
+
+
+@dataclass(frozen=True)
 class DistanceSelection(Selection):
     """Clients nearer to the centre of their cluster are likelier: probability ∝ 1 / (ε + distance)."""
 
@@ -98,13 +107,13 @@ class Oort(Selection):
     reach: float = 5.0
     """Clients never tried among which one is drawn, for each one needed: those with the most to train on."""
     preferred: float = 30.0
-    """Preferred round duration, as a percentile of the clients' durations, at first."""
+    """Preferred round duration, as a percentile of all clients' durations, at first."""
     pace: float = 5.0
-    """By how much the percentile changes when utility stays flat (up) or jumps (down)."""
+    """By how much the percentile changes when the utility of exploited clients stays flat (up) or jumps (down)."""
     window: int = 20
     """Rounds between such changes."""
     penalty: float = 2.0
-    """Exponent of the discount on clients slower than preferred."""
+    """Exponent of the discount on clients slower than preferred, tried or not."""
 
     needs_start_loss: ClassVar[bool] = True
 
@@ -133,11 +142,11 @@ class Oort(Selection):
         exploit = min(count - explore, int(tried.sum()))
         explore = count - exploit
         best = self._exploit(pool[tried], exploit, t, memory, look, draw)
-        return np.concatenate([best, self._explore(pool[~tried], explore, look, draw)])
+        return np.concatenate([best, self._explore(pool[~tried], explore, memory, look, draw)])
 
-    def _explore(self, pool: Ids, count: int, look: Look, draw: np.random.Generator) -> Ids:
-        """Draw among the clients with the most to train on, ``reach`` times as many as needed."""
-        work = look.work(pool)
+    def _explore(self, pool: Ids, count: int, memory: Memory, look: Look, draw: np.random.Generator) -> Ids:
+        """Draw among the clients with the most to train on (less if slow), ``reach`` times as many as needed."""
+        work = look.work(pool) * self.discount(pool, memory, look)
         most = np.argsort(-work, kind="stable")[: round(self.reach * count)]
         return weighted(pool[most], count, work[most], draw)
 
@@ -150,19 +159,28 @@ class Oort(Selection):
         return weighted(pool[good], count, score[good], draw)
 
     def scores(self, pool: Ids, t: int, memory: Memory, look: Look) -> NDArray[np.float64]:
-        """Score tried clients: normalised utility, a bonus for those long not tried, a discount for slow ones."""
+        """Score tried clients: normalised utility, a bonus for those long not tried, less for slow ones."""
         utility, last = memory["utility"].numpy()[pool], memory["last"].numpy()[pool]
         clipped = np.minimum(utility, np.quantile(utility, self.clip))
         low = 0.999 * clipped.min()
         score = (clipped - low) / max(utility.max() - low, 1e-4)
         score = score + np.sqrt(0.1 * np.log(t + 1) / np.maximum(last, 1))
-        seconds = look.seconds(pool)
-        wanted = np.percentile(seconds, min(float(memory["percentile"]), 100.0))
-        slow = seconds > wanted
-        return np.where(slow, score * (wanted / np.where(slow, seconds, 1.0)) ** self.penalty, score)
+        return score * self.discount(pool, memory, look)
+
+    def discount(self, pool: Ids, memory: Memory, look: Look) -> NDArray[np.float64]:
+        """Return (T/t)^penalty for clients whose duration t exceeds the preferred one T, 1 for the others.
+
+        T is a percentile of the durations of all clients, not only of the pool's; at the 100th nobody is slow.
+        """
+        seconds, every = look.seconds(pool), np.sort(look.seconds(np.arange(len(memory["utility"]))))
+        wanted = every[min(int(len(every) * float(memory["percentile"]) / 100), len(every) - 1)]
+        return np.where(seconds > wanted, (wanted / np.maximum(seconds, 1e-4)) ** self.penalty, 1.0)
 
     def learn(self, memory: Memory, t: int, trained: Sequence[Trained], look: Look) -> Memory:
-        """Remember utilities; every ``window`` rounds adjust the preferred duration."""
+        """Remember utilities; every ``window`` rounds adjust the preferred duration.
+
+        The pacer looks at a round's mean utility of the clients that were exploited: those that had been tried before.
+        """
         clients = np.array([result.client for result in trained], dtype=np.int64)
         square = np.array([result.seen["start_square"] for result in trained], dtype=np.float64)
         gained = look.work(clients) * np.sqrt(square)
@@ -170,8 +188,9 @@ class Oort(Selection):
         utility, last = memory["utility"].clone(), memory["last"].clone()
         utility[clients[known]] = torch.from_numpy(gained[known])
         last[clients] = t + 1.0
-        history = torch.cat([memory["gained"], torch.tensor([gained[known].sum()], dtype=torch.float64)])
-        history = history[-2 * self.window :]
+        exploited = gained[known & ~np.isnan(memory["utility"].numpy()[clients])]
+        mean = float(exploited.mean()) if len(exploited) else 0.0
+        history = torch.cat([memory["gained"], torch.tensor([mean], dtype=torch.float64)])[-2 * self.window :]
         percentile = self.paced(memory["percentile"], history) if (t + 1) % self.window == 0 else memory["percentile"]
         return {"utility": utility, "last": last, "gained": history, "percentile": percentile}
 

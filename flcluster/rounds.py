@@ -27,6 +27,8 @@ POPULATION = (
     *(f"cluster_size_{k}" for k in range(SHOWN_SIZES)),
 )
 """What is measured of all clients together; sizes are shown of the first ten clusters."""
+AWAY = "prox away"
+"""What a title says of a proximal term that pushes away from the received model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +124,9 @@ class RoundAlgorithm(Algorithm[S]):
     """Batches of local training per round, instead of epochs."""
     prox: float = 0.0
     """μ: weight of the proximal term (μ/2)·‖w − w_received‖² of local training (FedProx)."""
+    fedprox_sign: Literal["towards", "away"] = "towards"
+    """Where the proximal term pushes: towards the received model, or away from it, as FedScale's code does by a wrong
+    sign (on which FIELDING was built): for replication only."""
     lr_decay: float = 1.0
     """Factor on the learning rate from one round to the next."""
     devices: Devices | None = None
@@ -136,6 +141,8 @@ class RoundAlgorithm(Algorithm[S]):
         at_least("rounds", self.rounds, 1)
         at_least("overcommit", self.overcommit, 1)
         at_least("prox", self.prox, 0)
+        if self.fedprox_sign == "away":
+            self.check_away()
         if not 0 < self.lr_decay < math.inf:
             raise UserError(f"algorithm.lr_decay must be above 0, got {self.lr_decay}")
         if not 0 < self.participation <= 1:
@@ -143,6 +150,23 @@ class RoundAlgorithm(Algorithm[S]):
         for name in ("participants", "local_steps"):
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 1)
+
+    def check_away(self) -> None:
+        """Refuse a sign without a term, and methods whose name in tables would not show it."""
+        if not self.prox:
+            raise UserError("algorithm.fedprox_sign: away turns the proximal term round: give algorithm.prox too")
+        if AWAY not in self.title:
+            raise UserError(f"algorithm.fedprox_sign: away is for FIELDING's comparison, {self.title} has no such runs")
+
+    @property
+    def unusual(self) -> tuple[str, ...]:
+        """What sets runs apart from the method's usual ones; part of its title."""
+        return (AWAY,) if self.fedprox_sign == "away" else ()
+
+    @property
+    def title(self) -> str:
+        """Add what is not as usual: such runs are no repeats of others."""
+        return super().title + (f" ({', '.join(self.unusual)})" if self.unusual else "")
 
     @property
     def extra_metrics(self) -> tuple[str, ...]:
@@ -226,7 +250,7 @@ class RoundAlgorithm(Algorithm[S]):
             self.local_epochs,
             self.batch_size,
             cycle=t,
-            prox=self.prox,
+            prox=-self.prox if self.fedprox_sign == "away" else self.prox,
             lr_factor=decay,
             steps=self.local_steps,
         )

@@ -118,6 +118,27 @@ def printed(made, table):
     return row.mean
 
 
+@pytest.mark.parametrize(
+    "stem", ["fielding_figure11", "fielding_figure12", "fielding_figure12_pairs", "fielding_figure13"]
+)
+def test_cityscapes_figures_are_on_frames(stem, monkeypatch):
+    """As many clients, intervals and rounds between them as Cityscapes has; a shared model as the paper trains it."""
+    for made in build(read_study(STUDIES / f"{stem}.yaml"), monkeypatch).values():
+        arrivals = made.data.arrivals
+        assert (type(arrivals).__name__, arrivals.intervals, arrivals.gap) == ("FrameIntervals", 10, 30)
+        assert (made.data.num_clients, made.data.window, made.algorithm.rounds) == (217, 100, 200)
+        shared = getattr(getattr(made.algorithm, "representation", None), "epochs", None)
+        assert shared is None or (shared, made.data.proxy_per_class) == (300, 200)
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("fielding_*.yaml")), ids=lambda path: path.stem)
+def test_flexcfl_weighs_by_samples_and_the_others_alike(path, monkeypatch):
+    """FlexCFL's code takes means weighted by n_k; FIELDING's Algorithm 1 and what is compared with it plain ones."""
+    for made in build(read_study(path), monkeypatch).values():
+        if hasattr(made.algorithm, "server") and hasattr(made.algorithm.server, "by"):
+            assert made.algorithm.server.by == ("size" if type(made.algorithm).__name__ == "FlexCFL" else "uniform")
+
+
 @pytest.mark.parametrize(("table", "dataset"), DFCA_TABLES)
 def test_dfcas_tables_have_every_method_that_is_printed(table, dataset, monkeypatch):
     printed = [row for row in read_table(table) if row["dataset"] == dataset]

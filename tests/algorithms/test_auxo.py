@@ -8,7 +8,7 @@ import torch
 from sklearn.cluster import KMeans
 
 from flcluster.algorithms import Auxo, Yogi
-from flcluster.algorithms.auxo import FEWEST, AuxoState, chosen, half_labels, half_sizes, rewards, split
+from flcluster.algorithms.auxo import FEWEST, AuxoState, chosen, half_labels, half_sizes, rewards, sides, split
 
 COMMON = {"local_epochs": 1, "batch_size": 8}
 
@@ -18,59 +18,83 @@ def ids(*clients):
 
 
 def known(n, halves=None, reward=None, trained=None, labels=None, cohorts=1, **more):
-    """A state of n clients; the scores of clients that are not given are zeros."""
+    """A state of n clients; the scores of clients that are not given are those of the start."""
     state = AuxoState(
         models=torch.arange(float(cohorts))[:, None].repeat(1, 3),
         labels=torch.zeros(n, dtype=torch.int64) if labels is None else torch.tensor(labels),
         server={},
         memory={},
-        reward=torch.zeros(n, cohorts) if reward is None else torch.tensor(reward),
-        halves=torch.zeros(n, cohorts, 2),
+        reward=torch.ones(n, cohorts) if reward is None else torch.tensor(reward),
+        halves=torch.ones(n, cohorts, 2),
         trained=torch.zeros(n, cohorts, dtype=torch.bool) if trained is None else torch.tensor(trained),
         parted=torch.zeros(cohorts, dtype=torch.bool),
         epsilon=0.01,
         splits=cohorts - 1,
     )
     for (client, k), side in (halves or {}).items():
-        state.halves[client, k, side], state.halves[client, k, 1 - side] = 1.0, -1.0
+        state.halves[client, k, side] += 1.0
     return replace(state, **more)
 
 
 # -------------------------------------------------------------------------------------------------------------- halves
 
 
+def nowhere(n):
+    return torch.full((n,), -1)
+
+
 def test_participants_are_parted_by_two_means_the_first_time():
     draw = torch.Generator().manual_seed(0)
     truth = torch.tensor([0, 1, 1, 0, 1, 0, 0])
     unit = torch.eye(2)[truth] + 0.1 * torch.randn(7, 2, generator=draw)
-    found = half_labels(unit, torch.zeros(7, 2), False, 1.5, 3)
-    assert set(found.flatten().tolist()) == {1.0, -1.0}
-    assert torch.equal(found[:, 0], -found[:, 1])
+    side = half_labels(unit, nowhere(7), torch.ones(7, dtype=torch.bool), False, 3).numpy()
+    assert set(side) == {0, 1}
     plain = KMeans(2, n_init=10, random_state=0).fit(unit.numpy()).labels_
-    side = (found[:, 1] > 0).long().numpy()
     assert (side == plain).all() or (side == 1 - plain).all()
     assert len(set(side[truth.numpy() == 0])) == 1
 
 
-def test_later_the_nearest_labelled_one_passes_its_label_on():
-    """Labelled at 0 (first half) and 1 (second). Unlabelled at .1 and .95 are clear; at .5 it is neither."""
-    unit = torch.tensor([[0.0], [1.0], [0.1], [0.95], [0.5]])
-    scores = torch.tensor([[1.0, -1.0], [-1.0, 1.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
-    found = half_labels(unit, scores, True, 1.5, 0)
-    assert found.tolist() == [[0, 0], [0, 0], [1, -1], [-1, 1], [0, 0]]
+@pytest.mark.parametrize("at", [0.1, 0.35, 0.45, 0.55, 0.95])
+def test_later_everyone_takes_the_half_of_the_nearest_that_has_one(at):
+    """At 0 the first half, at 1 the second. The label is 0 or 1, so that a ratio of the two passes any test of
+    confidence: who stands nearly in the middle gets one too. Those that have one learn nothing."""
+    now = torch.tensor([0, 1, -1, -1])
+    found = half_labels(torch.tensor([[0.0], [1.0], [at], [1 - at]]), now, now < 0, True, 0)
+    assert found.tolist() == [-1, -1, int(at > 0.5), int(at < 0.5)]
 
 
-@pytest.mark.parametrize(("at", "first"), [(0.35, True), (0.45, False), (0.55, False)])
-def test_the_other_half_must_be_one_and_a_half_times_as_far(at, first):
-    """.65/.35 = 1.86 is clear, .55/.45 = 1.22 and .45/.55 = .82 (between 2/3 and 1.5) are not."""
-    unit = torch.tensor([[0.0], [1.0], [at]])
-    scores = torch.tensor([[1.0, -1.0], [-1.0, 1.0], [0.0, 0.0]])
-    assert half_labels(unit, scores, True, 1.5, 0)[2].tolist() == ([1, -1] if first else [0, 0])
+def test_where_one_half_alone_is_labelled_a_quarter_takes_it():
+    """Of eight participants only the one at 3 has a half; the two nearest to it are itself and the one at 3.4."""
+    unit = torch.tensor([[0.0], [1.0], [2.0], [3.0], [3.4], [5.0], [6.0], [7.0]])
+    now = nowhere(8)
+    now[3] = 1
+    assert half_labels(unit, now, now < 0, True, 0).tolist() == [-1, -1, -1, 1, 1, -1, -1, -1]
+    assert half_labels(unit[:6], now[:6], now[:6] < 0, True, 0).tolist() == [-1, -1, -1, 1, -1, -1]  # 6 // 4 = 1
 
 
-def test_a_half_without_a_labelled_participant_passes_nothing_on():
-    scores = torch.tensor([[1.0, -1.0], [0.0, 0.0]])
-    assert not half_labels(torch.tensor([[0.0], [0.1]]), scores, True, 1.5, 0).any()
+def test_without_a_labelled_participant_nothing_is_learnt():
+    assert half_labels(torch.randn(8, 2), nowhere(8), torch.ones(8, dtype=torch.bool), True, 0).tolist() == [-1] * 8
+
+
+def test_a_side_is_the_larger_score_of_a_client_that_fits():
+    """Client 1's scores are equal, client 3 has R < 0: neither is known to be in a half."""
+    state = known(4, {(0, 0): 0, (2, 0): 1, (3, 0): 1}, reward=[[1.0], [1.0], [0.0], [-0.5]])
+    assert sides(state).tolist() == [[0], [-1], [1], [-1]]
+
+
+def test_every_unseen_participant_of_a_parted_cohort_is_labelled():
+    """One cohort, two labelled participants and four others: all six have a half afterwards, scored 1, 2; R stays."""
+    state = known(7, {(0, 0): 0, (1, 0): 1}, parted=torch.tensor([True]), trained=[[m < 2] for m in range(7)])
+    angle = torch.tensor([0.0, 3.0, 0.5, 1.2, 1.8, 2.5])
+    updates = torch.stack([angle.cos(), angle.sin()], 1)
+    updates = updates - updates.mean(0) + 3.0
+    after = Auxo(**COMMON).learn(state, 0, np.arange(6), updates, seed=0)
+    assert (sides(after)[:6] >= 0).all()
+    assert sides(after)[:2].tolist() == [[0], [1]]
+    assert after.halves[:6, 0].sort(1).values.tolist() == [[1.0, 2.0]] * 6
+    assert after.halves[6, 0].tolist() == [1.0, 1.0]
+    assert after.trained.flatten().tolist() == [True] * 6 + [False]
+    assert torch.equal(after.reward, torch.ones(7, 1))
 
 
 def test_half_sizes_count_labelled_members():
@@ -94,8 +118,27 @@ def test_rewards_by_hand():
     assert found[0] == pytest.approx(1.8988, abs=1e-3)
 
 
-def test_nobody_known_no_reward():
-    assert rewards(torch.randn(5, 3), torch.zeros(5, dtype=torch.bool), 5.0).tolist() == [0.0] * 5
+@pytest.mark.parametrize(("trained", "learnt"), [(1, False), (2, True)])
+def test_fewer_than_two_known_no_reward(trained, learnt):
+    """Of five participants of a cohort, one of two, so many have trained there; not parted yet, nothing is learnt."""
+    state = known(5, cohorts=2, reward=[[2.0, 1.0]] * 5, trained=[[m < trained, False] for m in range(5)])
+    after = Auxo(**COMMON).learn(state, 0, np.arange(5), torch.randn(5, 3), seed=0)
+    assert bool((after.reward[:, 0] != 2.0).any()) == learnt
+    assert after.trained[:, 0].tolist() == [True] * (5 if learnt else trained) + [False] * (
+        0 if learnt else 5 - trained
+    )
+    assert after.parted.tolist() == [learnt, False]
+
+
+def test_a_later_cohort_is_parted_by_those_it_knows():
+    """Three of six are known, one of them far off: they are parted, the three others (as far off) are not labelled."""
+    state = known(6, cohorts=2, reward=[[2.0, 1.0]] * 6, trained=[[m < 3, False] for m in range(6)])
+    updates = torch.tensor([[1.0, 0.0], [1.1, 0.0], [-9.0, 1.0], [-9.0, 1.1], [8.0, -1.0], [7.9, -1.1]])
+    after = Auxo(**COMMON, base_reward=0.0).learn(state, 0, np.arange(6), updates, seed=0)
+    found = sides(after)[:, 0].tolist()
+    assert found[3:] == [-1, -1, -1]
+    assert found[0] == found[1] != found[2]
+    assert found[2] >= 0
 
 
 def test_clients_that_are_all_alike_get_the_whole_reward():
@@ -120,7 +163,7 @@ def test_rewards_accumulate_and_a_negative_one_resets_the_halves():
     expected = rewards(updates - updates.mean(), torch.ones(6, dtype=torch.bool), 5.0)
     assert float(expected[5]) < 0 < float(expected[4])
     torch.testing.assert_close(after.reward[clients, 1], 4.0 + expected)
-    assert after.halves[7, 1].tolist() == [0, 0]
+    assert after.halves[7, 1].tolist() == [1, 1]
     for m in clients[:-1]:
         assert torch.equal(after.halves[m, 1], state.halves[m, 1])
     assert after.reward[:, 0].tolist() == [0.5] * 8
@@ -156,8 +199,8 @@ def test_halves_are_found_on_features_of_length_one():
     updates = updates - updates.mean(0)
     after = Auxo(**COMMON).learn(known(8), 0, np.arange(8), updates + 5.0, seed=0)
     signs = torch.sign(updates[:, 0])
-    first = after.halves[:, 0, 0] * signs
-    assert set(after.halves.abs().flatten().tolist()) == {1.0}
+    first = (after.halves[:, 0, 0] - after.halves[:, 0, 1]) * signs
+    assert after.halves[:, 0].sort(1).values.tolist() == [[1.0, 2.0]] * 8  # +1 for the side, the other stays
     assert abs(int(first.sum())) == 8
     assert after.parted.tolist() == [True]
 
@@ -177,43 +220,43 @@ def test_clients_choose_the_largest_reward_and_who_never_trained_stays():
 
 
 def test_a_split_by_hand():
-    """Cohort 0 of two splits: its second half becomes cohort 2. Client 5 has never trained, client 4 is of cohort 1."""
-    halves = {(0, 0): 0, (1, 0): 0, (2, 0): 1, (3, 0): 1, (4, 1): 0}
+    """Cohort 1 of two splits: its second half becomes cohort 2, with a copy of the model of cohort 1 and of what the
+    server remembers of it. Client 5 has never trained, client 4 is of cohort 0. R grows by 1 for a client's half."""
+    halves = {(0, 1): 0, (1, 1): 0, (2, 1): 1, (3, 1): 1, (4, 0): 0}
     state = known(
         6,
         halves,
         cohorts=2,
-        reward=[[5.0, 0.0]] * 4 + [[0.0, 5.0], [0.0, 0.0]],
-        trained=[[True, False]] * 4 + [[False, True], [False, False]],
-        labels=[0, 0, 0, 0, 1, 0],
+        reward=[[1.0, 5.0]] * 4 + [[5.0, 1.0], [1.0, 1.0]],
+        trained=[[False, True]] * 4 + [[True, False], [False, False]],
+        labels=[1, 1, 1, 1, 0, 1],
         parted=torch.tensor([True, True]),
         server={"m": torch.tensor([[1.0] * 3, [2.0] * 3])},
     )
-    after = split(state, 0, np.random.default_rng(0))
-    assert torch.equal(after.models, state.models[[0, 1, 0]])
-    assert torch.equal(after.server["m"], state.server["m"][[0, 1, 0]])
-    assert after.labels[:5].tolist() == [0, 0, 2, 2, 1]
+    after = split(state, 1, 1.0, np.random.default_rng(0))
+    assert after.models.tolist() == [[0.0] * 3, [1.0] * 3, [1.0] * 3]
+    assert after.server["m"].tolist() == [[1.0] * 3, [2.0] * 3, [2.0] * 3]
+    assert after.labels[:5].tolist() == [1, 1, 2, 2, 0]
     assert after.labels[5] in (0, 1, 2)
     assert after.splits == state.splits + 1
-    assert after.reward[:2, 0].gt(after.reward[:2, 2]).all()
-    assert after.reward[2:4, 2].gt(after.reward[2:4, 0]).all()
-    assert torch.equal(after.reward[:, 1], state.reward[:, 1])
+    assert after.reward.tolist() == [*[[1, 6, 5]] * 2, *[[1, 5, 6]] * 2, [5, 1, 1], [1, 1, 1]]
     assert after.trained.tolist() == [
-        *[[True, False, False]] * 2,
+        *[[False, True, False]] * 2,
         *[[False, False, True]] * 2,
-        [False, True, False],
+        [True, False, False],
         [False, False, False],
     ]
-    assert not after.halves[:, 0].any() and not after.halves[:, 2].any()
-    assert torch.equal(after.halves[:, 1], state.halves[:, 1])
-    assert after.parted.tolist() == [False, True, False]
+    assert after.halves[:, 1:].eq(1.0).all()
+    assert torch.equal(after.halves[:, 0], state.halves[:, 0])
+    assert after.parted.tolist() == [True, False, False]
+    assert torch.equal(state.models, torch.tensor([[0.0] * 3, [1.0] * 3]))  # a copy: the parent's stays
 
 
 def test_who_never_trained_chooses_at_random_after_a_split():
     """Of 300 such clients about a third go to each of three cohorts."""
     state = known(304, {(0, 0): 0, (1, 0): 1}, cohorts=2, labels=[0] * 304)
     state.trained[:2, 0] = True
-    counts = torch.bincount(split(state, 0, np.random.default_rng(4)).labels[2:], minlength=3)
+    counts = torch.bincount(split(state, 0, 1.0, np.random.default_rng(4)).labels[2:], minlength=3)
     assert all(70 < int(n) < 130 for n in counts)
 
 
@@ -250,6 +293,18 @@ def test_when_a_cohort_splits(first, second, cohorts, splits):
     assert Auxo().maybe_split(state, 3, Fed(100)).splits == state.splits + splits
 
 
+@pytest.mark.parametrize(
+    ("options", "least"),
+    [({"participants": 30}, 30), ({"participation": 0.4}, 40), ({"participants": 30, "min_cohort": 25}, 25)],
+)
+def test_a_cohort_must_be_large_enough_to_split(options, least):
+    """As many clients as a round trains, of 100, or a number given; the others are in the second cohort."""
+    for members in (least - 1, least):
+        state = halved(100, 8, 8, cohorts=2, labels=[0] * members + [1] * (100 - members))
+        found = Auxo(**options).maybe_split(state, 3, Fed(100))
+        assert found.splits == state.splits + (members == least)
+
+
 def test_limits_of_splitting():
     state = halved(100, 20, 20)
     assert len(Auxo(max_clusters=1).maybe_split(state, 3, Fed(100)).models) == 1
@@ -266,7 +321,7 @@ def test_splits_at_given_rounds():
 
 def test_the_public_codes_defaults():
     auxo = Auxo()
-    assert (auxo.tail, auxo.base_reward, auxo.half_reward, auxo.confidence) == (0.1, 5.0, 1.0, 1.5)
+    assert (auxo.tail, auxo.base_reward, auxo.half_reward, auxo.min_cohort) == (0.1, 5.0, 1.0, None)
     assert (auxo.epsilon, auxo.epsilon_decay, auxo.known_share) == (0.01, 0.99, 0.05)
     assert (auxo.balance, auxo.until, FEWEST) == ((0.5, 2.0), 500, 5)
 
@@ -283,15 +338,17 @@ def test_only_participants_are_learnt_of(script, federate):
     algorithm = Auxo(**COMMON, participants=6, max_clusters=1)
     state = algorithm.init(fed)
     assert state.labels.tolist() == [0] * 16
+    assert state.reward.eq(1.0).all() and state.halves.eq(1.0).all()
     seen = set()
     for t in range(2):
         state, done = algorithm.step(state, t, fed)
         seen |= {r.client for r in done.trained}
         others = [m for m in range(16) if m not in seen]
-        assert not state.halves[others].any()
+        assert state.halves[others].eq(1.0).all()
         assert not state.trained[others].any()
-        assert not state.reward[others].any()
         assert state.trained[sorted(seen)].all()
+        assert (sides(state)[sorted(seen)] >= 0).all()
+        assert state.reward.eq(1.0).all()  # one cohort: nothing to choose between
     assert 6 < len(seen) < 16
     assert state.epsilon == pytest.approx(0.01 * 0.99**2)
 
@@ -302,7 +359,7 @@ def test_fewer_than_five_participants_teach_nothing(script, federate):
         algorithm = Auxo(**COMMON, participants=participants, max_clusters=1)
         state, done = algorithm.step(algorithm.init(fed), 0, fed)
         assert len(done.trained) == participants
-        assert bool(state.halves.any()) == learnt
+        assert bool((sides(state) >= 0).any()) == learnt
 
 
 def test_the_feature_is_the_last_tenth_of_the_change(script, federate, monkeypatch):

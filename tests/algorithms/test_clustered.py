@@ -1,6 +1,7 @@
 """Rounds of several models: who takes part, what the parts of a method are told, and whole rounds by hand."""
 
 import math
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -8,9 +9,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flcluster.algorithms import DistanceSelection, FedAvg, FedProx, FedYogi, Fielding, Oort, QFedAvg, RandomSelection
+from flcluster.algorithms import (
+    Auxo,
+    DistanceSelection,
+    FedAvg,
+    FedDrift,
+    FedProx,
+    FedYogi,
+    Fielding,
+    Oort,
+    QFedAvg,
+    RandomSelection,
+    Scaffold,
+)
 from flcluster.algorithms.clustered import quotas
 from flcluster.clustering import KMeansBySilhouette
+from flcluster.errors import UserError
 from flcluster.loops import make_loop
 
 EXAMPLES = settings(deadline=None, max_examples=200, database=None)
@@ -199,6 +213,43 @@ def test_fielding_measures_distances_to_the_centre_of_the_cluster(script, federa
     assert algorithm.look(state, 0, fed).distance(np.arange(4)) == pytest.approx([0.25] * 4, abs=1e-6)
 
 
+def test_a_clients_distance_is_that_to_its_own_centre_not_to_the_nearest(script, federate):
+    """Three clusters at labels 0, 2 and 3; client 1 is like the first but belongs to the second, as clients of
+    StaticClustering may after drift. By hand: |¾ − 0| + |¼ − 0| + |0 − 1| = 2 to its own, ½ to the nearest."""
+    held = {0: [0, 0, 0, 0], 1: [0, 0, 0, 1], 2: [2, 2, 2, 2], 3: [2, 2, 2, 3], 4: [3, 3, 3, 3], 5: [3, 3, 1, 1]}
+    fed = federate(script({0: held}))
+    algorithm = Fielding(**COMMON)
+    centres = torch.tensor([[1.0, 0, 0, 0], [0, 0, 1.0, 0], [0, 0, 0, 1.0]])
+    state = replace(algorithm.init(fed), labels=torch.tensor([0, 1, 1, 1, 2, 2]), centres=centres)
+    found = algorithm.look(state, 0, fed).distance(np.array([5, 1, 3, 0]))
+    assert found == pytest.approx([1.0, 2.0, 0.5, 0.0], abs=1e-6)
+
+
+@dataclass(frozen=True)
+class Spy(RandomSelection):
+    """Notes what distances it is told of each pool."""
+
+    told: dict = field(default_factory=dict)
+
+    def pick(self, pool, count, t, memory, look, draw):
+        self.told[tuple(pool.tolist())] = look.distance(pool)
+        return super().pick(pool, count, t, memory, look, draw)
+
+
+def test_without_reports_a_clusters_centre_is_the_mean_of_its_own_clients(script, federate):
+    """Two cohorts of Auxo: shares of labels 0 and 1 in the first, 2 and 3 in the second; each by its own mean, where
+    the mean of all four would be (⅜, ⅛, ⅛, ⅜)."""
+    held = {0: [0, 0, 0, 0], 1: [0, 0, 1, 1], 2: [3, 3, 3, 3], 3: [2, 2, 3, 3]}
+    fed, spy = federate(script({0: held})), Spy()
+    algorithm = Auxo(**COMMON, selection=spy, epsilon=0.0)
+    state = algorithm.init(fed)
+    two = {"models": state.models.repeat(2, 1), "labels": torch.tensor([0, 0, 1, 1])}
+    algorithm.cohort(replace(state, **two), 0, fed)
+    assert set(spy.told) == {(0, 1), (2, 3)}
+    for found in spy.told.values():
+        assert found == pytest.approx([0.5, 0.5], abs=1e-6)  # |1 − ¾| + |0 − ¼|
+
+
 def test_oort_learns_what_a_round_showed(script, federate):
     """n·√(mean loss²) of the received model, over the whole run: who is tried once is known from then on."""
     fed = federate(two_kinds(script))
@@ -226,3 +277,32 @@ def test_selections_in_clusters_are_repeatable_and_keep_quotas(selection, script
     assert runs[0] == runs[1]
     assert all(sum(m < 5 for m in clients) == 3 == sum(m >= 5 for m in clients) for clients in runs[0])
     assert len({tuple(clients) for clients in runs[0]}) > 1
+
+
+# ------------------------------------------------------------------------------------------------- FedProx's sign
+
+
+@pytest.mark.parametrize(("sign", "factor"), [("towards", -1.0), ("away", 1.0)])
+def test_the_proximal_term_pushes_towards_the_received_model_or_away(sign, factor, script, federate):
+    """w₁ = w₀ − η g(w₀); w₂ = w₁ − η g(w₁) ∓ η μ (w₁ − w₀): FedScale's code has + where FedProx has −."""
+    data = script({0: {0: [0, 1, 2, 3] * 2}})
+    fed = federate(data, lr=0.1)
+    algorithm = FedAvg(batch_size=8, local_steps=2, prox=0.5, fedprox_sign=sign)
+    state = algorithm.init(fed)
+    start, found = state.models[0], algorithm.step(state, 0, fed)[0].models[0]
+    view = data.shard(0, 0).train
+    first = start - 0.1 * fed.worker.gradient(start, view)
+    second = first - 0.1 * fed.worker.gradient(first, view) + factor * 0.1 * 0.5 * (first - start)
+    torch.testing.assert_close(found, second, rtol=1e-5, atol=1e-6)
+
+
+def test_the_wrong_sign_is_named_and_needs_a_term():
+    assert FedProx().fedprox_sign == "towards"
+    assert FedProx().title == "FedProx"
+    assert FedProx(fedprox_sign="away").title == "FedProx (prox away)"
+    assert Fielding(prox=0.1, fedprox_sign="away").title == "Fielding (prox away)"
+    assert FedDrift(prox=0.1, fedprox_sign="away").title == "FedDrift (prox away)"
+    with pytest.raises(UserError, match="prox"):
+        FedAvg(fedprox_sign="away")
+    with pytest.raises(UserError, match="SCAFFOLD"):  # whose title would not say so
+        Scaffold(prox=0.1, fedprox_sign="away")

@@ -153,6 +153,8 @@ METHODS = {
         distance=part("flcluster.distances.L2"),
     ),
     "selected": config("SelectedOnly", clusterer=FEW, devices=DEVICES),
+    "losses": config("LossTriggeredFielding", clusterer=FEW, rise=0.0, devices=DEVICES),
+    "analysis": config("FieldingAnalysis", local_steps=1, devices=DEVICES),
     "flexcfl": config("FlexCFL", num_clusters=3, pretrain_steps=5, founders=2),
     "auxo": config("Auxo", server=part("Yogi")),
     "feddrift": config("FedDrift", local_epochs=1),

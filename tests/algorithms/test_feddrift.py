@@ -100,7 +100,6 @@ def test_merged_models_are_weighed_by_their_contributions():
     """Steps × clients: model 0 has 3 contributions, model 1 one, model 2 two; −1 counts for nobody."""
     state = DriftState(
         models=torch.tensor([[0.0, 8.0], [4.0, 0.0], [5.0, 5.0]]),
-        steps=ints(0, 5),
         assigned=torch.tensor([[0, 0, 2, -1], [0, 1, 2, -1]]),
         labels=ints(0, 1, 2, -1),
         best=torch.zeros(4),
@@ -117,7 +116,7 @@ def test_merged_models_are_weighed_by_their_contributions():
 
 def test_a_model_that_nobody_contributes_to_is_dropped():
     rows = torch.tensor([[1.0], [2.0], [3.0]])
-    state = DriftState(rows, ints(0), ints(2, 0)[None], ints(2, 0), torch.zeros(2), ints(0, 0, 0), {"merges": 0.0})
+    state = DriftState(rows, ints(2, 0)[None], ints(2, 0), torch.zeros(2), ints(0, 0, 0), {"merges": 0.0})
     found = joined(state, [[0], [2]])
     assert found.models.tolist() == [[1.0], [3.0]]
     assert found.assigned.tolist() == [[1, 0]]
@@ -135,8 +134,8 @@ def test_one_model_at_first(script, federate):
     assert state.assigned.tolist() == [[0, 0, -1]]
 
 
-def steps(script, changes, clients=2, keep=10, **kwargs):
-    """Everybody holds all four labels of concept 0 at first; later rounds bring what is given."""
+def steps(script, changes, clients=2, keep=1, **kwargs):
+    """Everybody holds all four labels of concept 0 at first; later rounds bring what is given, instead of that."""
     return script({0: {m: (ALL, 0) for m in range(clients)}, **changes}, keep=keep, noise=0.0, **kwargs)
 
 
@@ -156,7 +155,6 @@ def test_drift_is_a_fall_by_more_than_delta(right, drifts, script, federate):
     assert len(after.models) == 1 + drifts
     assert after.assigned.tolist() == [[0, 0], [drifts, 0]]
     assert after.best.tolist() == [right / 4, right / 4]
-    assert after.steps.tolist() == [0, 1]
 
 
 def test_the_first_step_has_nothing_to_fall_from(script, federate):
@@ -164,17 +162,45 @@ def test_the_first_step_has_nothing_to_fall_from(script, federate):
     algorithm = FedDrift(delta=0.1)
     after = stepped(algorithm, stated(algorithm, fed, models(knowing(0))), 1, fed)
     assert len(after.models) == 1
-    assert after.best[0] == 0.0 and after.best[1].isnan()  # the other client has no new data to look at
-
-
-def test_accuracy_is_that_of_the_newest_data(script, federate):
-    """What arrived at round 1 alone: the fifteen old samples would hide the fall."""
-    fed = federate(steps(script, {1: {0: ([0], 1)}}))
-    algorithm = FedDrift(delta=0.5)
-    state = stated(algorithm, fed, models(knowing(0)), best=torch.ones(2))
-    after = stepped(algorithm, state, 1, fed)
-    assert after.counts["drifts"] == 1
     assert after.best.tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(("keep", "drifts", "best"), [(2, 0, 20 / 32), (1, 1, 4 / 16)])
+def test_a_steps_data_are_all_that_the_client_holds(keep, drifts, best, script, federate):
+    """Sixteen samples that the model knows and sixteen of which it knows four: .625 of the two together, or, where the
+    old ones have left the window, .25. A fall from 1 by more than δ = .5 is drift."""
+    new = ([0] * 4 + [3] * 12, 0)
+    old = ([0, 1, 2] * 5 + [0], 0)
+    fed = federate(script({0: {0: old}, 1: {0: new}}, keep=keep, noise=0.0))
+    algorithm = FedDrift(delta=0.5, merge=0.0)
+    state = stated(algorithm, fed, models(knowing(0, right=3)), best=torch.ones(1))
+    after = stepped(algorithm, state, 1, fed)
+    assert after.counts["drifts"] == drifts
+    assert after.best.tolist() == [best]
+    assert len(after.models) == 1 + drifts
+
+
+def test_a_clients_best_model_is_that_of_all_it_holds(script, federate):
+    """Of concept 0 it holds sixteen samples, then four of concept 1 come: model 0 is right on .8 of them, model 1 on
+    .2. By the newest alone it would be model 1."""
+    fed = federate(script({0: {0: (ALL, 0)}, 1: {0: ([0, 1, 2, 3], 1)}}, keep=2, noise=0.0))
+    algorithm = FedDrift(delta=0.25)
+    state = stated(algorithm, fed, models(knowing(0), knowing(1)), best=torch.ones(1))
+    after = stepped(algorithm, state, 1, fed)
+    assert after.best.tolist() == [pytest.approx(0.8)]
+    assert after.labels.tolist() == algorithm.served(after, 1, fed).labels.tolist() == [0]
+    assert after.counts["drifts"] == 0
+
+
+def test_a_client_whose_data_stay_chooses_again_too(script, federate):
+    """Data of client 0 change, those of client 1 do not: it has found no model that knows its concept so far."""
+    fed = federate(script({0: {0: (ALL, 0), 1: (ALL, 1)}, 1: {0: (ALL, 0)}}, noise=0.0))
+    algorithm = FedDrift(delta=0.25, merge=0.0)
+    state = stated(algorithm, fed, models(knowing(0), knowing(1)), best=torch.tensor([1.0, 0.0]))
+    after = stepped(algorithm, replace(state, labels=ints(0, 0)), 1, fed)
+    assert after.labels.tolist() == [0, 1]
+    assert after.assigned.tolist() == [[0, 0], [0, 1]]
+    assert after.best.tolist() == [1.0, 1.0]
 
 
 def test_clients_choose_the_best_model_and_a_new_one_begins_as_the_best(script, federate):
@@ -200,26 +226,30 @@ def test_a_new_model_is_isolated_for_one_step(script, federate):
     algorithm = FedDrift(delta=0.25)
     state = stepped(algorithm, stated(algorithm, fed, models(knowing(0)), best=torch.ones(3)), 1, fed)
     assert torch.equal(state.models, models(knowing(0), knowing(0)))
-    assert state.assigned.tolist() == [[0, 0, 0], [1, -1, -1]]  # the others have no new data
+    assert state.assigned.tolist() == [[0, 0, 0], [1, 0, 0]]
     assert state.labels.tolist() == [1, 0, 0]
     state = replace(state, models=models(knowing(0), knowing(1)))  # what training made of the copy
     later = stepped(algorithm, state, 2, fed)
-    assert later.assigned[2].tolist() == [1, 1, -1]
+    assert later.assigned[2].tolist() == [1, 1, 0]
     assert later.labels.tolist() == [1, 1, 0]  # client 1 finds the model that client 0 began
     assert later.counts["drifts"] == 1
     assert len(later.models) == 2  # each is wrong on the other's data
 
 
 def test_a_new_model_is_not_merged_while_it_is_isolated(script, federate):
-    """All data are of one concept; client 0 is made to drift by a best accuracy that no model can reach."""
-    fed = federate(steps(script, {1: {0: (ALL, 0)}, 2: {0: (ALL, 0)}}))
+    """Client 0 is made to drift by a best accuracy that no model can reach. What training makes of its model knows
+    label 3 too, which model 0 does not and client 1 does not hold: on client 0's data model 0 falls by .25, up to δ."""
+    some = ([0, 1, 2] * 4, 0)
+    fed = federate(script({0: {0: (ALL, 0), 1: some}, 1: {0: (ALL, 0)}, 2: {0: (ALL, 0)}}, noise=0.0))
     algorithm = FedDrift(delta=0.25)
-    state = stated(algorithm, fed, models(knowing(0)), best=torch.tensor([2.0, 1.0]))
+    state = stated(algorithm, fed, models(knowing(0, right=3)), best=torch.tensor([2.0, 1.0]))
     state = stepped(algorithm, state, 1, fed)
     assert (len(state.models), state.counts["merges"]) == (2, 0)
+    state = replace(state, models=models(knowing(0, right=3), knowing(0)))
     state = stepped(algorithm, state, 2, fed)
     assert (len(state.models), state.counts["merges"]) == (1, 1)
-    assert torch.equal(state.models[0], knowing(0))
+    # contributions: client 0 at steps 1 and 2 against itself at step 0 and client 1 at three steps
+    torch.testing.assert_close(state.models[0], (4 * knowing(0, right=3) + 2 * knowing(0)) / 6)
 
 
 def test_longer_isolation(script, federate):
@@ -237,37 +267,49 @@ def test_longer_isolation(script, federate):
 
 @pytest.mark.parametrize(("cut", "count"), [(0.5, 1), (0.25, 1), (0.2, 2), (None, 1)])
 def test_models_merge_up_to_the_cut(cut, count, script, federate):
-    """Model 1 does not know label 3, which its own data lack: on model 0's data it falls by .25. δ′ is δ if not given.
+    """Model 0 does not know label 3, which its own data lack: on model 1's data it falls by .25. δ′ is δ if not given.
 
-    The newest data all go to model 0, which then has three contributions, and model 1 one.
+    Both clients' data belonged to model 1 before: it has three contributions now, model 0 one.
     """
     some = [0, 1, 2] * 4
-    data = script({0: {0: (ALL, 0), 1: (some, 0)}, 1: {0: (ALL, 0), 1: (ALL, 0)}}, keep=10, noise=0.0)
-    fed, rows = federate(data), models(knowing(0), knowing(0, right=3))
+    data = script({0: {0: (ALL, 0), 1: (ALL, 0)}, 1: {0: (ALL, 0), 1: (some, 0)}}, noise=0.0)
+    fed, rows = federate(data), models(knowing(0, right=3), knowing(0))
     algorithm = FedDrift(delta=0.25, merge=cut)
-    state = stated(algorithm, fed, rows, best=torch.ones(2), assigned=ints(0, 1)[None])
+    state = stated(algorithm, fed, rows, best=torch.ones(2), assigned=ints(1, 1)[None])
     after = stepped(algorithm, state, 1, fed)
     assert len(after.models) == count
     assert after.counts["merges"] == 2 - count
     if count == 1:
-        torch.testing.assert_close(after.models[0], 0.75 * rows[0] + 0.25 * rows[1])
+        torch.testing.assert_close(after.models[0], 0.25 * rows[0] + 0.75 * rows[1])
         assert after.assigned.tolist() == [[0, 0], [0, 0]]
     else:
         assert torch.equal(after.models, rows)
-        assert after.assigned.tolist() == [[0, 1], [0, 0]]
+        assert after.assigned.tolist() == [[1, 1], [1, 0]]
+
+
+def test_merging_looks_at_all_that_clients_hold(script, federate):
+    """Client 0 holds old samples of label 3, which model 0 does not know, and new ones that it does: on all of them it
+    falls by .5, more than δ′. By the newest alone the two models do alike."""
+    data = script({0: {0: ([3] * 4, 0), 1: ([0] * 4, 0)}, 1: {0: ([0, 1, 2, 0], 0)}}, keep=2, noise=0.0)
+    fed, rows = federate(data), models(knowing(0, right=3), knowing(0))
+    algorithm = FedDrift(delta=0.25)
+    state = stated(algorithm, fed, rows, best=torch.ones(2), assigned=ints(1, 0)[None])
+    after = stepped(algorithm, state, 1, fed)
+    assert torch.equal(after.models, rows)
+    assert after.labels.tolist() == [1, 0]
 
 
 def test_a_client_without_data_contributes_nothing_to_a_step(script, federate):
-    """Client 1 holds nothing at step 1, client 2 nothing new. Both models are always right: new data go to the first.
-
-    They merge: model 0 has client 0 at both steps, model 1 has clients 1 and 2 at step 0.
-    """
-    data = script({0: {0: (ALL, 0), 1: (ALL, 0), 2: (ALL, 0)}, 1: {0: (ALL, 0), 1: []}}, noise=0.0)
-    fed, algorithm = federate(data), FedDrift(delta=0.25)
-    rows = models(knowing(0), 0.5 * knowing(0))
+    """Client 1 holds nothing at step 1. The models merge: model 0 has client 0 at both steps, model 1 has clients 1 and
+    2 at step 0 and client 2 at step 1."""
+    some = ([0, 1, 2] * 4, 0)
+    fed = federate(script({0: {0: some, 1: (ALL, 0), 2: (ALL, 0)}, 1: {1: []}}, noise=0.0))
+    algorithm, rows = FedDrift(delta=0.25), models(knowing(0, right=3), knowing(0))
     state = stated(algorithm, fed, rows, best=torch.ones(3), assigned=ints(0, 1, 1)[None])
     after = stepped(algorithm, state, 1, fed)
-    torch.testing.assert_close(after.models, (rows[0] / 2 + rows[1] / 2)[None])
+    torch.testing.assert_close(after.models, (2 * rows[0] + 3 * rows[1])[None] / 5)
+    assert after.assigned.tolist() == [[0, 0, 0], [0, -1, 0]]
+    assert after.labels.tolist() == [0, 0, 0]  # it keeps the model it had
 
 
 def test_the_cap_on_models_leaves_a_client_with_its_best(script, federate):
@@ -279,50 +321,52 @@ def test_the_cap_on_models_leaves_a_client_with_its_best(script, federate):
 
 
 def test_every_evaluation_is_counted(script, federate):
-    """Two models on the new data of the only client that has some; it receives both."""
+    """Two models on all that each of the two clients holds, four and sixteen samples; each receives both."""
     fed = federate(steps(script, {1: {1: ([0] * 4, 0)}}))
     algorithm = FedDrift(delta=0.25)
     state = stated(algorithm, fed, models(knowing(0), knowing(1)), best=torch.ones(2))
     counts = stepped(algorithm, state, 1, fed).counts
-    assert (counts["report_compute"], counts["report_bytes"]) == (2 * 4, 2 * fed.layout.row_bytes)
+    assert (counts["report_compute"], counts["report_bytes"]) == (2 * (4 + 16), 2 * 2 * fed.layout.row_bytes)
 
 
 # ------------------------------------------------------------------------------------------------------------- training
 
 
 def test_each_model_is_trained_on_all_data_that_belong_to_it(script, federate, spied):
-    """Client 0's first data belong to model 0, its second to model 1; both are trained, weighted by their sizes."""
-    fed = federate(steps(script, {3: {0: ([0, 1], 1), 1: ([2] * 6, 0)}}))
+    """All that client 0 holds, old and new, belongs to model 1; that of the others to model 0, weighted by size."""
+    fed = federate(steps(script, {3: {0: ([0, 1], 1), 1: ([2] * 6, 0)}}, clients=3, keep=2))
     algorithm = FedDrift(local_epochs=1, batch_size=8)
     rows = models(knowing(0), knowing(1))
-    state = stated(algorithm, fed, rows, steps=ints(0, 3), assigned=torch.tensor([[0, 0], [1, 0]]))
+    state = stated(algorithm, fed, rows, assigned=torch.tensor([[0, 0, 0], [1, 0, 0]]))
     log = spied(fed)
     after, done = algorithm.step(state, 4, fed)  # no new data
     found = [(job.client, next(k for k in (0, 1) if torch.equal(job.start, rows[k])), len(job.view)) for job, _ in log]
-    assert sorted(found) == [(0, 0, 16), (0, 1, 2), (1, 0, 22)]
-    means = {(client, k): row for (client, k, _), (_, row) in zip(found, log, strict=True)}
-    expected = (16 * means[0, 0].double() + 22 * means[1, 0].double()) / 38
+    assert sorted(found) == [(0, 1, 18), (1, 0, 22), (2, 0, 16)]
+    row_of = {job.client: row for job, row in log}
+    expected = (22 * row_of[1].double() + 16 * row_of[2].double()) / 38
     torch.testing.assert_close(after.models[0].double(), expected, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(after.models[1], means[0, 1])
-    assert algorithm.served(after, 4, fed).labels.tolist() == [1, 0]
-    assert done.download_models == 1  # for each model it trains
+    torch.testing.assert_close(after.models[1], row_of[0])
+    assert algorithm.served(after, 4, fed).labels.tolist() == [1, 0, 0]
+    assert done.labels == [1, 0, 0]
 
 
 def test_data_seen_in_a_new_way_are_new_data(federate):
-    """Labels swapped at round 5: what the swapped clients hold belongs to the models they get then."""
+    """Labels swapped at round 5: a step begins, and accuracies are those on what clients hold as they see it then."""
     data = StreamDigits(num_clients=6, static=True, shift=LabelSwaps(share=0.5, at=[5]))
     data.setup()
     fed = federate(data)
     changed = data.drifted(5)
     assert 0 < len(changed) < 6
     algorithm = FedDrift(delta=0.25, local_steps=1, batch_size=8)
-    state = stated(algorithm, fed, fed.init_rows(1), best=torch.full((6,), 2.0))  # any accuracy is a fall
-    after = stepped(algorithm, state, 5, fed)
+    row = 5 * fed.init_rows(1)
+    before = [fed.accuracy(row[0], data.shard(m, 0).train) for m in range(6)]
+    now = [fed.accuracy(row[0], data.shard(m, 5).train) for m in range(6)]
+    assert any(before[m] != now[m] for m in changed)
+    best = torch.tensor([2.0 if m in changed else 0.0 for m in range(6)])  # a fall for those alone
+    after = stepped(algorithm, stated(algorithm, fed, row, best=best), 5, fed)
+    assert after.best.tolist() == pytest.approx(now)
+    assert (after.labels > 0).nonzero().flatten().tolist() == changed.tolist()
     assert after.counts["drifts"] == len(changed)
-    for client in range(6):
-        (owner,) = algorithm.views(after, client, 5, fed)
-        assert owner == int(after.labels[client])
-        assert (owner > 0) == (client in changed)
 
 
 def test_models_without_data_give_way_at_the_cap(script, federate):
@@ -337,17 +381,17 @@ def test_models_without_data_give_way_at_the_cap(script, federate):
 
 
 def test_time_grows_with_what_a_client_trains_and_tries(script, federate, given_devices):
-    """One client, devices of 1 ms a sample and 1 kbps: two models to train; at a step all models come down."""
-    fed = federate(steps(script, {3: {0: ([0, 1], 1)}}, clients=1))
+    """One client, devices of 1 ms a sample and 1 kbps: one model to train; at a step all three come down."""
+    fed = federate(steps(script, {3: {0: ([0, 1], 1)}}, clients=1, keep=2))
     algorithm = FedDrift(local_epochs=1, batch_size=8, devices=given_devices([1.0], [1.0]))
     rows = models(knowing(0), knowing(1), knowing(2))
-    state = stated(algorithm, fed, rows, steps=ints(0, 3), assigned=torch.tensor([[0], [1]]))
+    state = stated(algorithm, fed, rows, assigned=torch.tensor([[0], [1]]))
     _, done = algorithm.step(state, 4, fed)
     wire = fed.layout.row_bytes * 8 / 1000
-    assert done.seconds == pytest.approx(2 * 3 * 18 / 1000 + (2 + 2) * wire)
-    load = algorithm.load(state, {0: algorithm.views(state, 0, 4, fed)}, True, fed)
+    assert done.seconds == pytest.approx(3 * 18 / 1000 + (1 + 1) * wire)
+    load = algorithm.load(state, came=True)
     assert algorithm.durations(np.array([0]), 4, fed, load)[0] == pytest.approx(
-        (2 * 3 * 18 + 3 * 18) / 1000 + (3 + 2) * wire
+        (3 * 18 + 3 * 18) / 1000 + (3 + 1) * wire
     )
 
 
@@ -356,9 +400,9 @@ def test_a_round_with_new_data_begins_with_a_step(script, federate):
     algorithm = FedDrift(local_epochs=1, batch_size=8, delta=0.25)
     state = stated(algorithm, fed, models(knowing(0)), best=torch.ones(2))
     state, _ = algorithm.step(state, 1, fed)
-    assert len(state.steps) == 1
+    assert len(state.assigned) == 1
     state, _ = algorithm.step(state, 2, fed)
-    assert state.steps.tolist() == [0, 2]
+    assert len(state.assigned) == 2
     assert len(state.models) == 2
     assert algorithm.gauges(state)["drifts"] == 1
 

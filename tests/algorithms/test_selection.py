@@ -145,6 +145,24 @@ def test_oort_discounts_slow_clients():
     assert scores.tolist() == pytest.approx(expected, rel=1e-12)
 
 
+def test_oort_prefers_a_duration_of_all_clients_not_of_the_pool():
+    """Durations 1 to 10: the 30th percentile is the fourth of ten, 4. The pool is the slow half, 6 to 10: all slow."""
+    seconds, pool = np.arange(1.0, 11.0), np.arange(5, 10)
+    memory = tried([5.0] * 10, [2] * 10, percentile=30.0)
+    plain = Oort().scores(pool, 7, memory, look(10))
+    scores = Oort().scores(pool, 7, memory, look(10, seconds=seconds))
+    assert scores.tolist() == pytest.approx([s * (4 / t) ** 2 for s, t in zip(plain, range(6, 11), strict=True)])
+
+
+def test_oort_at_the_hundredth_percentile_finds_nobody_slow():
+    """Also not in a pool of a client slower than any other; at the 99th of three, the last of them, neither."""
+    seconds = [1.0, 2.0, 50.0]
+    for percentile in (99.0, 100.0):
+        memory = tried([5.0] * 3, [2] * 3, percentile=percentile)
+        assert Oort().discount(ids(2), memory, look(3, seconds=seconds)).tolist() == [1.0]
+    assert Oort().discount(ids(2), tried([5.0] * 3, [2] * 3, 50.0), look(3, seconds=seconds)).tolist() == [0.04**2]
+
+
 def test_oort_with_equal_utilities_is_finite():
     scores = Oort().scores(np.arange(3), 4, tried([0.0] * 3, [1, 2, 3]), look(3))
     assert np.isfinite(scores).all()
@@ -202,6 +220,23 @@ def test_oort_explores_by_how_much_there_is_to_train_on():
     assert found == pytest.approx({0: 0.6, 1: 0.3, 2: 0.1}, abs=0.03)
 
 
+def test_oort_discounts_slow_clients_that_were_never_tried():
+    """Work 6, 6 and 6; 1, 1 and 2 s. The 30th percentile of three is the first, 1 s: the third counts a quarter."""
+    memory, seen = Oort().start(3), look(3, work=[6.0] * 3, seconds=[1.0, 1.0, 2.0])
+    found = shares(lambda draw: Oort().pick(np.arange(3), 1, 0, memory, seen, draw), 4000)
+    assert found == pytest.approx({0: 4 / 9, 1: 4 / 9, 2: 1 / 9}, abs=0.03)
+
+
+def test_oort_takes_slow_untried_clients_into_the_window_last():
+    """One to explore of forty, all with as much to train on: five may be drawn, the five that are not slow."""
+    seconds = np.where(np.arange(40) % 8 == 3, 1.0, 9.0)
+    memory = {**Oort().start(40), "percentile": torch.tensor(10.0, dtype=torch.float64)}
+    draw, picked = np.random.default_rng(0), set()
+    for _ in range(300):
+        picked |= set(Oort().pick(np.arange(40), 1, 0, memory, look(40, seconds=seconds), draw).tolist())
+    assert picked == {3, 11, 19, 27, 35}
+
+
 def test_oort_explores_within_a_window_of_five_times_the_number():
     """Two to explore of forty: only the ten with the most to train on may be drawn (FedScale's sample_window = 5)."""
     oort, seen = Oort(), look(40, work=np.arange(40) % 20 + 1.0)  # 1 to 20, each twice
@@ -233,9 +268,9 @@ def test_oort_utility_is_samples_times_root_mean_square_loss(result):
 
 
 def percentiles(result, gained, rounds):
-    """The preferred percentile after each round, when the only client gains ``gained(t)`` in round t."""
+    """The preferred percentile after each round, when the only client, tried before, gains ``gained(t)`` in round t."""
     oort, seen = Oort(), look(1)
-    memory, found = oort.start(1), []
+    memory, found = tried([1.0], [1.0], percentile=30.0), []
     for t in range(rounds):
         memory = oort.learn(memory, t, reports(result, [0], [gained(t) ** 2]), seen)
         found.append(float(memory["percentile"]))
@@ -260,6 +295,27 @@ def test_oort_keeps_its_pace_in_between(result):
     assert percentiles(result, lambda t: 1.0 if t < 20 else 1.5, 40)[-1] == 30.0
     assert percentiles(result, lambda t: 1.0 if t < 20 else 1.0999, 40)[-1] == 35.0
     assert percentiles(result, lambda t: 1.0 if t < 20 else 0.89, 40)[-1] == 30.0
+
+
+def test_oorts_pacer_looks_at_the_mean_of_those_exploited(result):
+    """Client 0 and 2 were tried before and gain 4 and 8, client 1 is new and gains 100: the round counts as 6. Where
+    nobody was exploited it counts as nothing."""
+    memory = tried([1.0, math.nan, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0])
+    memory = Oort().learn(memory, 3, reports(result, [0, 1, 2], [16.0, 1e4, 64.0]), look(4))
+    assert memory["gained"].tolist() == [6.0]
+    memory = Oort().learn(memory, 4, reports(result, [1], [9.0]), look(4))  # tried by now
+    assert memory["gained"].tolist() == [6.0, 3.0]
+    assert Oort().learn(Oort().start(4), 0, reports(result, [1], [9.0]), look(4))["gained"].tolist() == [0.0]
+
+
+def test_oorts_pacer_is_blind_to_how_many_were_exploited(result):
+    """Twice as many clients with the same utility in the second window: flat."""
+    oort, memory = Oort(), tried([1.0] * 4, [1.0] * 4, percentile=30.0)
+    for t in range(40):
+        memory = oort.learn(
+            memory, t, reports(result, range(2 if t < 20 else 4), [1.0] * (2 if t < 20 else 4)), look(4)
+        )
+    assert float(memory["percentile"]) == 35.0
 
 
 def test_oorts_defaults_are_fedscales():
