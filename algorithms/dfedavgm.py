@@ -22,9 +22,12 @@ class DFedAvgM(GossipRounds[GossipState]):
     """
 
     momentum: float = 0.9
-    """θ: momentum of local training, which begins anew every round; the model's optimiser must be SGD. The default is our
-    choice: DFCA's paper, which compares itself with DFedAvgM, does not state θ, and it decides who is ahead on MNIST. In
-    five steps along one gradient θ = 0.9 goes 13.1 times the learning rate, θ = 0.5 goes 8.1 and θ = 0, like DFCA, 5."""
+    """θ: momentum of local training, which begins anew every round; the model's optimiser must be SGD.
+
+    The default is our choice: DFCA's paper compares itself with DFedAvgM and does not state θ, which decides who is
+    ahead on MNIST. In five steps along one gradient θ = 0.9 goes 13.1 times the learning rate, 0.5 goes 8.1, and 0,
+    like DFCA itself, 5.
+    """
 
     state_type: ClassVar[type] = GossipState
 

@@ -86,8 +86,7 @@ class RotatedFEMNIST(FederatedDataModule):
         self._train, self._test = [train.of(w) for w in chosen], [test.of(w) for w in chosen]
         scale = self.mean, self.std
         self._sources = [
-            (ImageSource(train.images, *scale, angle), ImageSource(test.images, *scale, angle))
-            for angle in self.angles
+            (ImageSource(train.images, *scale, angle), ImageSource(test.images, *scale, angle)) for angle in self.angles
         ]
 
     def main_cluster(self, client: int) -> int:

@@ -69,7 +69,9 @@ class ImageSource:
         return x.mul_(self._scale).add_(self._shift)
 
 
-def scaling(mean: Sequence[float], std: Sequence[float], normalise: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def scaling(
+    mean: Sequence[float], std: Sequence[float], normalise: bool
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the mean and std that pixels get: a dataset's own, or 0 and 1, which leave them in [0, 1].
 
     >>> scaling([0.1307], [0.3081], True), scaling([0.1307], [0.3081], False)
