@@ -37,8 +37,8 @@ class DFCA(GossipRounds[GossipState]):
     still hold θ_mj and their last assignment). True: a participant i also averages, for each of its neighbours m that
     could take part (online, with data) and do not, model c(m) as m holds it, where c(m) is the cluster that m trained
     last; who never trained is in no N_ij. Idle clients still neither train nor average, nobody sends to them, and what
-    they send counts as messages and as the receivers' downloads. False: who does not take part neither trains, sends nor
-    averages."""
+    they send counts as messages and as the receivers' downloads. False: who does not take part neither trains nor sends
+    nor averages."""
     ifca_style: bool = False
     """Also measure how good clients are that choose their model by their test loss, as IFCA's code does."""
 
@@ -104,7 +104,7 @@ class DFCA(GossipRounds[GossipState]):
         )
 
     def idle(self, state: GossipState, t: int, fed: Federation) -> list[int]:
-        """Return the clients whose models count even if they do not take part: all that could and have trained before."""
+        """Return the clients whose models count even if they do not take part: all that could and trained before."""
         if not self.idle_neighbours:
             return []
         online = self.available(t, fed)
