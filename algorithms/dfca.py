@@ -32,6 +32,13 @@ class DFCA(GossipRounds[GossipState]):
     min_share: float = 0.0
     """Global initialisation: draw the first k models again until each attracts this share of clients (IFCA's code:
     0.35 for k = 2, 0.1 for k = 4); 0 takes the first draw."""
+    idle_neighbours: bool = False
+    """Whether N_ij of Algorithm 1 has neighbours in it that do not take part in a round (another reading of it: they
+    still hold θ_mj and their last assignment). True: a participant i also averages, for each of its neighbours m that
+    could take part (online, with data) and do not, model c(m) as m holds it, where c(m) is the cluster that m trained
+    last; who never trained is in no N_ij. Idle clients still neither train nor average, nobody sends to them, and what
+    they send counts as messages and as the receivers' downloads. False: who does not take part neither trains nor sends
+    nor averages."""
     ifca_style: bool = False
     """Also measure how good clients are that choose their model by their test loss, as IFCA's code does."""
 
@@ -46,8 +53,9 @@ class DFCA(GossipRounds[GossipState]):
 
     @property
     def title(self) -> str:
-        """DFCA-GI or DFCA-LI."""
-        return f"{type(self).__name__}-{'GI' if self.initialisation == 'global' else 'LI'}"
+        """DFCA-GI or DFCA-LI, and whether idle neighbours count: such runs are no repeats of the others."""
+        name = f"{type(self).__name__}-{'GI' if self.initialisation == 'global' else 'LI'}"
+        return f"{name} (idle neighbours)" if self.idle_neighbours else name
 
     @property
     def extra_metrics(self) -> tuple[str, ...]:
@@ -67,22 +75,24 @@ class DFCA(GossipRounds[GossipState]):
     def step(self, state: GossipState, t: int, fed: Federation) -> tuple[GossipState, Round]:
         """Assign, train, average with the neighbours."""
         table, k = self.models(fed), self.per_client(fed)
-        cohort, links = self.meet(t, fed, forwards=k)
+        cohort, links = self.meet(t, fed, self.idle(state, t, fed), forwards=k)
         clients = cohort.clients
         labels = self.assign(clients, t, fed)  # Eq. 4
         places = [client * k + label for client, label in zip(clients, labels, strict=True)]
         jobs = (self.job(client, table[place], t, fed) for client, place in zip(clients, places, strict=True))
         trained = self.train(jobs, places, t, fed)  # Eq. 5
         sent = np.zeros((fed.data.num_clients, k), dtype=np.bool_)
+        for client in np.setdiff1d(links.indices, clients).tolist():  # idle, and heard
+            sent[client, int(state.labels[client])] = True
         for client, label, result in zip(clients, labels, trained, strict=True):
             sent[client, label] = result.seen["usable"]
         self.gossip(links, sent, t, fed)
         now = state.labels.clone()
         now[clients] = torch.tensor(labels, dtype=now.dtype)
-        neighbours, heard = degrees(links, clients), (links @ sent.any(1).astype(np.int64))[clients].tolist()
-        usable = [int(result.seen["usable"]) for result in trained]
-        uploads = [n * u for n, u in zip(neighbours, usable, strict=True)]
-        return replace(state, labels=now, messages=state.messages + sum(uploads), isolated=neighbours.count(0)), Round(
+        heard = (links @ sent.any(1).astype(np.int64))[clients].tolist()
+        uploads = (links.sum(0) * sent.any(1))[clients].tolist()
+        state = replace(state, messages=state.messages + sum(heard), isolated=degrees(links, clients).count(0))
+        return replace(state, labels=now), Round(
             trained,
             row_of=lambda i: table[places[i]],
             labels=labels,
@@ -92,6 +102,14 @@ class DFCA(GossipRounds[GossipState]):
             seconds=cohort.seconds,
             lost=cohort.lost,
         )
+
+    def idle(self, state: GossipState, t: int, fed: Federation) -> list[int]:
+        """Return the clients whose models count even if they do not take part: all that could and trained before."""
+        if not self.idle_neighbours:
+            return []
+        online = self.available(t, fed)
+        found: list[int] = online[state.labels.numpy()[online] >= 0].tolist()
+        return found
 
     def assign(self, clients: list[int], t: int, fed: Federation) -> list[int]:
         """Let clients choose the model with the smallest loss on their training data (Eq. 4)."""

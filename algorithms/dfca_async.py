@@ -72,6 +72,10 @@ class AsyncDFCA(DFCA):
         super().__post_init__()
         at_least("spread", self.spread, 0)
         at_least("latency", self.latency, 0)
+        if self.idle_neighbours:
+            raise UserError(
+                "algorithm.idle_neighbours is about rounds that a client can miss: AsyncDFCA has none, use DFCA"
+            )
 
     def init(self, fed: Federation) -> AsyncState:
         """Give every client its models; all begin at once."""

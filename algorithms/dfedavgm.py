@@ -22,7 +22,12 @@ class DFedAvgM(GossipRounds[GossipState]):
     """
 
     momentum: float = 0.9
-    """θ: momentum of local training, which begins anew every round; the model's optimiser must be SGD."""
+    """θ: momentum of local training, which begins anew every round; the model's optimiser must be SGD.
+
+    The default is our choice: DFCA's paper compares itself with DFedAvgM and does not state θ, which decides who is
+    ahead on MNIST. In five steps along one gradient θ = 0.9 goes 13.1 times the learning rate, 0.5 goes 8.1, and 0,
+    like DFCA itself, 5.
+    """
 
     state_type: ClassVar[type] = GossipState
 
@@ -30,6 +35,12 @@ class DFedAvgM(GossipRounds[GossipState]):
         super().__post_init__()
         if not 0 <= self.momentum < 1:
             raise UserError(f"algorithm.momentum must be in [0, 1), got {self.momentum}")
+
+    @property
+    def title(self) -> str:
+        """DFedAvgM, and θ where it is not the default: runs with different θ are no repeats of each other."""
+        usual = DFedAvgM.momentum
+        return "DFedAvgM" if self.momentum == usual else f"DFedAvgM (θ = {self.momentum:g})"
 
     def init(self, fed: Federation) -> GossipState:
         """Give every client one model."""

@@ -2,7 +2,9 @@
 
 Written from the paper's description and its published code; where they differ, the paper is followed: a client draws
 the cluster it trains from its own shares. The published alignment of cluster indices minimises a similarity, which
-looks like a slip: here it is maximised.
+looks like a slip: here it is maximised. Momentum and the decays of the learning rate are the published code's; its
+first round of twice the epochs, and its last training that goes through the data ``local_epochs`` times per epoch, are
+not followed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +31,10 @@ from flcluster.worker import Job
 from .alignment import align
 from .gossip_rounds import GossipRounds, GossipState, degrees
 
+LEAST = {"num_clusters": 1, "min_samples": 0, "align_every": 0, "tune_epochs": 0}
+LEAST |= {"decay_every": 1, "tune_decay_every": 1}
+"""The smallest values that settings can have."""
+
 
 @dataclass(frozen=True, eq=False)
 class SoftState(GossipState):
@@ -47,6 +53,14 @@ class FedSPD(GossipRounds[SoftState]):
     Σ_s u_is c_is, trained for a few epochs on all its samples.
     """
 
+    momentum: float | None = 0.5
+    """Momentum of all training, which begins anew every round, and in the last training every epoch; the model's
+    optimiser must be SGD. Null leaves that as it is. This and the decays of the learning rate are the published code's;
+    DFCA's paper states none of them."""
+    lr_decay: float = 0.8
+    """Factor on the learning rate after every ``decay_every`` rounds (of other methods after every round)."""
+    decay_every: int = 5
+    """Rounds that are trained at the same learning rate; after so many it is multiplied by ``lr_decay``."""
     num_clusters: int | None = None
     """k: number of models per client; the data's number of clusters if not given."""
     min_samples: int = 10
@@ -56,18 +70,34 @@ class FedSPD(GossipRounds[SoftState]):
     tune_epochs: int = 5
     """Epochs of the last training of each client's own model."""
     tune_lr: float = 0.5
-    """Factor on the learning rate of the last training."""
+    """Factor on the learning rate of the last training, which begins at this share of the model's, decayed or not."""
+    tune_decay: float = 0.8
+    """Factor on the learning rate of the last training after every ``tune_decay_every`` epochs."""
+    tune_decay_every: int = 3
+    """Epochs of the last training at the same learning rate."""
 
     state_type: ClassVar[type] = SoftState
     named_clusters: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, least in (("num_clusters", 1), ("min_samples", 0), ("align_every", 0), ("tune_epochs", 0)):
+        for name, least in LEAST.items():
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), least)
-        if not self.tune_lr > 0:
-            raise UserError(f"algorithm.tune_lr must be above 0, got {self.tune_lr}")
+        if self.momentum is not None and not 0 <= self.momentum < 1:
+            raise UserError(f"algorithm.momentum must be in [0, 1), got {self.momentum}")
+        for name in ("tune_lr", "tune_decay"):
+            if not getattr(self, name) > 0:
+                raise UserError(f"algorithm.{name} must be above 0, got {getattr(self, name)}")
+
+    @property
+    def title(self) -> str:
+        """FedSPD, and what of its training is not the published code's: such runs are no repeats of the others."""
+        theta = "the model's own momentum" if self.momentum is None else f"θ = {self.momentum:g}"
+        unusual = [theta] if self.momentum != FedSPD.momentum else []
+        if (self.lr_decay, self.decay_every) != (FedSPD.lr_decay, FedSPD.decay_every):
+            unusual.append(f"lr × {self.lr_decay:g} every {self.decay_every}" if self.lr_decay != 1 else "no lr decay")
+        return f"FedSPD ({', '.join(unusual)})" if unusual else "FedSPD"
 
     def per_client(self, fed: Federation) -> int:
         """Return k."""
@@ -82,14 +112,10 @@ class FedSPD(GossipRounds[SoftState]):
     def step(self, state: SoftState, t: int, fed: Federation) -> tuple[SoftState, Round]:
         """Divide the samples, train, average, and now and then align."""
         table, k, last = self.models(fed), self.per_client(fed), t + 1 == self.rounds
-        more = self.tune_epochs / self.local_epochs if last else 0.0
-        cohort, links = self.meet(t, fed, forwards=k if t else 0, trainings=1 + more)
+        cohort, links = self.meet(t, fed, forwards=self._passes(t, last, k))
         plan = list(self._plan(cohort.clients, t, fed))
         places = [client * k + s for client, s, _ in plan]
-        jobs = (
-            replace(self.job(client, table[client * k + s], t, fed), view=view, purpose=f"train {s}")
-            for client, s, view in plan
-        )
+        jobs = (self._job(client, s, view, t, fed) for client, s, view in plan)
         trained = self.train(jobs, places, t, fed)
         sent = np.zeros((fed.data.num_clients, k), dtype=np.bool_)
         for (client, s, _), result in zip(plan, trained, strict=True):
@@ -112,10 +138,16 @@ class FedSPD(GossipRounds[SoftState]):
             labels=named,
             upload_models=uploads,
             download_models=downloads,
-            forwards_of=lambda i: self._besides(plan[i][0], t, last, fed),
+            forwards_of=lambda i: self._besides(plan[i], t, last, fed),
             seconds=cohort.seconds,
             lost=cohort.lost,
         )
+
+    def _job(self, client: int, s: int, view: View, t: int, fed: Federation) -> Job:
+        """Plan the training of a client's model s on some of its samples."""
+        plain = self.job(client, self.models(fed)[client * self.per_client(fed) + s], t, fed)
+        factor = self.lr_decay ** (t // self.decay_every)
+        return replace(plain, view=view, purpose=f"train {s}", lr_factor=factor, momentum=self.momentum)
 
     def _traffic(
         self, plan: Sequence[tuple[int, int, View]], sent: NDArray[np.bool_], links: csr_array, t: int
@@ -125,11 +157,14 @@ class FedSPD(GossipRounds[SoftState]):
         uploads = [int(degree[client] * sent[client, s]) for client, s, _ in plan]
         return uploads, [int(heard[client].sum() if t else heard[client, s]) for client, s, _ in plan]
 
-    def _besides(self, client: int, t: int, last: bool, fed: Federation) -> int:
-        """Return the passes that go with a training: the division of the samples, and at the end the own model's."""
-        size, k = fed.data.size(client, t), self.per_client(fed)
-        tuning = k * size + 3 * self.tune_epochs * size if last else 0
-        return tuning if t == 0 else k * size + tuning
+    def _passes(self, t: int, last: bool, k: int) -> int:
+        """Return a round's passes over all samples: dividing them, and after the last round once more, and tuning."""
+        return (k if t else 0) + (k + 3 * self.tune_epochs if last else 0)
+
+    def _besides(self, training: tuple[int, int, View], t: int, last: bool, fed: Federation) -> int:
+        """Return the same in samples, for the one training of a client, or the first of those in the first round."""
+        client, s, _ = training
+        return self._passes(t, last, self.per_client(fed)) * fed.data.size(client, t) if t or s == 0 else 0
 
     def _plan(self, clients: list[int], t: int, fed: Federation) -> Iterator[tuple[int, int, View]]:
         """Yield what is trained: client, cluster and the client's samples of that cluster."""
@@ -171,16 +206,15 @@ class FedSPD(GossipRounds[SoftState]):
         mixed = (self._mixed(c, d, fed) for c, d in zip(clients, self._divisions(clients, t, fed), strict=True))
         for client, row in zip(clients, mixed, strict=True):
             table[client] = row
-        if self.tune_epochs == 0:
-            return
-        jobs = (
-            Job(client, table[client], fed.data.shard(client, t).train, self.tune_epochs, self.batch_size)
-            for client in clients
-        )
-        factor = self.tune_lr * self.lr_decay**t
-        for done in fed.train(replace(job, purpose="tune", lr_factor=factor) for job in jobs):
-            if counts(done):
-                table[done.client] = done.row
+        for epoch in range(self.tune_epochs):
+            factor = self.tune_lr * self.tune_decay ** (epoch // self.tune_decay_every)
+            plain = (
+                Job(client, table[client], fed.data.shard(client, t).train, 1, self.batch_size, "tune", cycle=epoch)
+                for client in clients
+            )
+            for done in fed.train(replace(job, lr_factor=factor, momentum=self.momentum) for job in plain):
+                if counts(done):
+                    table[done.client] = done.row
 
     def _own(self, state: SoftState, client: int, t: int, fed: Federation) -> Tensor:
         """Return a client's own model as it is now."""

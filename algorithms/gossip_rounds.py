@@ -1,6 +1,6 @@
 """What methods without a server share: who meets whom in a round, and models that live with the clients."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, TypeVar
 
@@ -77,15 +77,21 @@ class GossipRounds(RoundAlgorithm[S]):
         clients = super().available(t, fed)
         return clients[self.topology.online(fed.data.num_clients, t, fed.seed)[clients]]
 
-    def meet(self, t: int, fed: Federation, **work: float) -> tuple[Cohort, csr_array]:
-        """Draw this round's clients and return them with the links between them; others neither send nor average.
+    def meet(self, t: int, fed: Federation, idle: Sequence[int] = (), **work: float) -> tuple[Cohort, csr_array]:
+        """Draw this round's clients and return them with the links over which they hear; others never average.
 
-        ``work`` is a client's load besides its messages and one training.
+        Args:
+            t: The round.
+            fed: The federation.
+            idle: Clients that are heard even if they do not take part; without them only participants send.
+            work: A client's load besides its messages and one training.
         """
         links, asked = self.topology.links(fed.data.num_clients, t, fed.seed), self.drawn(t, fed)
-        degree = np.diff(between(links, asked.tolist()).indptr).astype(np.float64)
-        cohort = self.race(asked, self.wanted(fed), t, fed, Load(downloads=degree, uploads=degree, **work))
-        return cohort, between(links, cohort.clients)
+        hears = heard_by(links, asked.tolist(), idle)
+        sends = np.diff(between(links, asked.tolist()).indptr).astype(np.float64)
+        load = Load(downloads=np.diff(hears.indptr).astype(np.float64), uploads=sends, **work)
+        cohort = self.race(asked, self.wanted(fed), t, fed, load)
+        return cohort, heard_by(links, cohort.clients, idle)
 
     def train(self, jobs: Iterable[Job], places: Iterable[int], t: int, fed: Federation) -> list[Trained]:
         """Train jobs and write the results that count into their rows of the table; return them without their rows."""
@@ -109,13 +115,19 @@ class GossipRounds(RoundAlgorithm[S]):
         return {"edges.csv": edge_table(self.topology, fed.data.num_clients, rounds, fed.seed)}
 
 
-def between(links: csr_array, clients: list[int]) -> csr_array:
-    """Return the links whose two ends both take part."""
-    takes_part = np.zeros(links.shape[0])
-    takes_part[clients] = 1
-    kept = csr_array(diags_array(takes_part) @ links @ diags_array(takes_part)).astype(np.int64)
+def heard_by(links: csr_array, clients: Sequence[int], idle: Sequence[int] = ()) -> csr_array:
+    """Return the links over which clients hear each other and the idle: row i has whom i hears, and the idle none."""
+    hears, speaks = np.zeros(links.shape[0]), np.zeros(links.shape[0])
+    hears[list(clients)] = 1
+    speaks[[*clients, *idle]] = 1
+    kept = csr_array(diags_array(hears) @ links @ diags_array(speaks)).astype(np.int64)
     kept.eliminate_zeros()
     return kept
+
+
+def between(links: csr_array, clients: list[int]) -> csr_array:
+    """Return the links whose two ends both take part."""
+    return heard_by(links, clients)
 
 
 def degrees(links: csr_array, clients: list[int]) -> list[int]:

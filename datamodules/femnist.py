@@ -11,7 +11,7 @@ from flcluster.data import FederatedDataModule, Shard, View
 from flcluster.errors import UserError
 
 from .class_names import EMNIST
-from .images import ImageSource
+from .images import ImageSource, scaled_name, scaling
 from .leaf import NUM_CLASSES, SIDE, Writers, load_femnist
 
 MEAN, STD = (0.0363,), (0.1550,)
@@ -33,6 +33,8 @@ class RotatedFEMNIST(FederatedDataModule):
         batch_size: Batch size of the DataLoaders.
         root: Folder that holds ``femnist``.
         seed: Seed of every draw.
+        normalise: Take the mean off the pixels and divide by std; false leaves them in [0, 1]. The dataset's name then
+            says so.
     """
 
     name = "FEMNIST"
@@ -45,11 +47,14 @@ class RotatedFEMNIST(FederatedDataModule):
         batch_size: int = 128,
         root: str | Path = "data",
         seed: int = 0,
+        normalise: bool = True,
     ) -> None:
         super().__init__()
         self.num_classes, self.input_shape = NUM_CLASSES, (1, SIDE, SIDE)
         self.num_clusters, self.num_clients, self.min_samples = num_clusters, num_clients, min_samples
         self.batch_size, self.root, self.seed = batch_size, Path(root).expanduser(), seed
+        self.name, self.normalise = scaled_name(self.name, normalise), normalise
+        self.mean, self.std = scaling(MEAN, STD, normalise)
         self.writers: list[str] = []
         """The writer of each client, once the data are loaded."""
         self._train: list[Tensor] = []
@@ -79,9 +84,9 @@ class RotatedFEMNIST(FederatedDataModule):
         chosen = self._choose(train, test)
         self.writers = [names[writer] for writer in chosen]
         self._train, self._test = [train.of(w) for w in chosen], [test.of(w) for w in chosen]
+        scale = self.mean, self.std
         self._sources = [
-            (ImageSource(train.images, MEAN, STD, angle), ImageSource(test.images, MEAN, STD, angle))
-            for angle in self.angles
+            (ImageSource(train.images, *scale, angle), ImageSource(test.images, *scale, angle)) for angle in self.angles
         ]
 
     def main_cluster(self, client: int) -> int:

@@ -69,6 +69,22 @@ class ImageSource:
         return x.mul_(self._scale).add_(self._shift)
 
 
+def scaling(
+    mean: Sequence[float], std: Sequence[float], normalise: bool
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the mean and std that pixels get: a dataset's own, or 0 and 1, which leave them in [0, 1].
+
+    >>> scaling([0.1307], [0.3081], True), scaling([0.1307], [0.3081], False)
+    (((0.1307,), (0.3081,)), ((0.0,), (1.0,)))
+    """
+    return (tuple(mean), tuple(std)) if normalise else ((0.0,) * len(mean), (1.0,) * len(std))
+
+
+def scaled_name(name: str, normalise: bool) -> str:
+    """Return a dataset's name with what is not as usual about its pixels: runs on them are no repeats of the others."""
+    return name if normalise else f"{name} (pixels in [0, 1])"
+
+
 def rotate(pixels: Tensor, angle: float) -> Tensor:
     """Rotate a batch counter-clockwise by ``angle`` degrees; the result is a new float32 tensor in the same range."""
     turns, rest = divmod(angle, 90)

@@ -8,7 +8,7 @@ from flcluster.errors import UserError
 
 from .class_names import class_names
 from .clustered import ClusteredDataModule
-from .images import Images, ImageSource
+from .images import Images, ImageSource, scaled_name, scaling
 from .loading import check_image_arguments, check_labels, load, open_dataset
 
 
@@ -25,6 +25,8 @@ class RotatedDataModule(ClusteredDataModule):
         std: Per-channel standard deviation of the pixels scaled to [0, 1].
         dataset_kwargs: Further arguments of the dataset class.
         image_size: Resize the images to this height and width before rotating.
+        normalise: Take the mean off the pixels and divide by std; false leaves them in [0, 1], as IFCA's code does. The
+            dataset's name then says so.
     """
 
     def __init__(
@@ -36,15 +38,18 @@ class RotatedDataModule(ClusteredDataModule):
         std: tuple[float, ...],
         dataset_kwargs: dict[str, Any] | None = None,
         image_size: int | None = None,
+        normalise: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(num_classes=num_classes, input_shape=input_shape, **kwargs)
         self.dataset, self.dataset_kwargs = dataset, dict(dataset_kwargs or {})
         if type(self).name == FederatedDataModule.name:
             self.name = dataset.rpartition(".")[2]
-        self.mean, self.std = tuple(mean), tuple(std)
+        self.name = scaled_name(self.name, normalise)
         self.image_size, self.stored_shape = image_size, self.input_shape
-        check_image_arguments(self.input_shape, self.mean, self.std, image_size)
+        check_image_arguments(self.input_shape, tuple(mean), tuple(std), image_size)
+        self.normalise = normalise
+        self.mean, self.std = scaling(mean, std, normalise)
         if image_size is not None:
             self.input_shape = (self.input_shape[0], image_size, image_size)
         self._check_square()

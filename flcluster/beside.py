@@ -40,6 +40,7 @@ def paper_rows(
         names: The tables to look in; all if not given.
     """
     wanted = (dataset, K, method_name(method))
+    printed = (family(dataset), K, family(wanted[2]))  # what tells our variants apart is in no paper's table
     lines = [
         (paper, line)
         for paper, tables in PAPERS.items()
@@ -48,7 +49,7 @@ def paper_rows(
         for line in read_table(name)
     ]
     rows = [_percent_row(line, paper) if "mean_pct" in line else _share_row(line, paper) for paper, line in lines]
-    found = [row for row in rows if row[:3] == wanted]
+    found = [row._replace(dataset=dataset, method=wanted[2]) for row in rows if row[:3] == printed]
     if summary is None:
         return found
     return found + beside_apfl.apfl_rows(wanted, summary, beside_apfl.TABLES if names is None else names)

@@ -64,10 +64,10 @@ def method_name(algorithm: str) -> str:
 
 
 def family(method: str) -> str:
-    """Return a method's name without what tells its variants apart.
+    """Return a method's or a dataset's name without what tells its variants apart.
 
-    >>> family("AP-FL (one-hot (control))")
-    'AP-FL'
+    >>> family("AP-FL (one-hot (control))"), family("MNIST (pixels in [0, 1])")
+    ('AP-FL', 'MNIST')
     """
     return method.partition(" (")[0]
 

@@ -158,6 +158,20 @@ def test_dfcas_baselines_take_its_configs(method):
     assert type(algorithm).__name__ == method and algorithm.rounds == 150 and algorithm.batch_size == 50
 
 
+@pytest.mark.parametrize("row", GRAPHS, ids=lambda r: f"{r['dataset']}-{r['k']}")
+def test_dfcas_baselines_train_as_they_do_by_themselves(row):
+    """DFCA's configs state no momentum and no decay: FedSPD keeps its public code's, DFedAvgM our choice."""
+    made = {}
+    for method in ("FedSPD", "DFedAvgM"):
+        plan = plan_fit([*graph_flags(row), "--algorithm", method])
+        made[method] = plan.parser.instantiate(plan.settings).algorithm
+    spd = made["FedSPD"]
+    assert (spd.momentum, spd.lr_decay, spd.decay_every) == (0.5, 0.8, 5)
+    assert (spd.tune_lr, spd.tune_decay, spd.tune_decay_every, spd.tune_epochs) == (0.5, 0.8, 3, 5)
+    assert (made["DFedAvgM"].momentum, made["DFedAvgM"].lr_decay) == (0.9, 1.0)
+    assert [each.title for each in made.values()] == ["FedSPD", "DFedAvgM"]
+
+
 def test_the_cnn_on_femnist_is_an_overlay():
     flags = ["--config", str(CONFIGS / "dfca_femnist.yaml")]
     plan = plan_fit([*flags, "--config", str(CONFIGS / "rows" / "dfca_femnist_cnn.yaml")])

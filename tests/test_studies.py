@@ -167,6 +167,20 @@ def test_connectivity_is_what_the_variants_names_say(monkeypatch):
         assert {algorithm.initialisation for algorithm in made} == {"global" if name == "DFCA-GI" else "local"}
 
 
+def test_momentum_is_swept_beside_dfca_on_both_kinds_of_pixels(monkeypatch):
+    plan = read_study(STUDIES / "dfca_mnist_small_momentum.yaml")
+    built = build(plan, monkeypatch)
+    (picture,) = [picture for picture in plan.figures if picture.kind == "against"]
+    lines, levels = series(plan.common, plan.variants, picture.x)
+    assert [[theta for theta, _ in line] for line in lines.values()] == [[0.0, 0.5, 0.9]] * 2
+    assert len(levels) == 4
+    titles = ["DFCA-GI", "IFCA", "DFedAvgM (θ = 0)", "DFedAvgM (θ = 0.5)", "DFedAvgM"]
+    found = [(made.algorithm.title, made.data.normalise) for made in built.values()]
+    assert found == [(title, normalise) for normalise in (True, False) for title in titles]
+    assert {made.algorithm.batch_size for made in built.values()} == {100000}
+    assert {made.data.num_clients for made in built.values()} == {100}
+
+
 def test_dfca_and_its_baselines_run_on_digits(monkeypatch, capsys):
     """From the command to the picture; in this process, and with as little training as shows something."""
 

@@ -123,6 +123,24 @@ def test_the_models_own_momentum_does_not_count(script, federate, spied):
         torch.testing.assert_close(row.double(), heavy_ball(job.start, [batch] * 4, 0.9), rtol=0, atol=2e-6)
 
 
+@pytest.mark.parametrize(("theta", "units"), [(0.0, 5.0), (0.5, 8.0625), (0.9, 13.1441)])
+def test_how_far_five_steps_go_along_one_gradient(theta, units, script, federate):
+    """Σ_q (1 − θ^q)/(1 − θ) learning rates for q = 1 … 5: what DFedAvgM's docstring says of its default."""
+    assert sum((1 - theta**q) / (1 - theta) for q in range(1, 6)) == pytest.approx(units, abs=5e-5)
+    fed = federate(people(script), lr=1e-4)  # so small that the gradient stays what it is
+    start, view = fed.init_rows(1)[0], fed.data.shard(0, 0).train
+    (trained,) = fed.train([Job(0, start, view, 5, 64, momentum=theta)])
+    ratio = (start - trained.row).double().norm() / gradient(start.double(), *view.tensors()).norm() / 1e-4
+    assert float(ratio) == pytest.approx(units, rel=5e-3)
+
+
+def test_titles_tell_momenta_apart():
+    """The default has the plain name, which stands in the paper's table."""
+    assert DFedAvgM().momentum == 0.9
+    assert DFedAvgM().title == DFedAvgM(momentum=0.9).title == "DFedAvgM"
+    assert [DFedAvgM(momentum=theta).title for theta in (0.0, 0.5)] == ["DFedAvgM (θ = 0)", "DFedAvgM (θ = 0.5)"]
+
+
 @pytest.mark.parametrize("name", ["adam", "adamw"])
 def test_another_optimiser_is_refused(name, script, federate):
     fed = federate(people(script), module=MLP(CLASSES, (1, 2, 3), hidden=(), optimizer=name, lr=0.01))

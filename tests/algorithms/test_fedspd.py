@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn import functional as F
 
 import flcluster.algorithms.alignment as alignment
 from flcluster.algorithms import FedSPD
@@ -18,6 +19,8 @@ from flcluster.bank import FileTable, Table
 from flcluster.cli import main
 from flcluster.errors import UserError
 from flcluster.loops import make_loop
+from flcluster.modules import MLP
+from flcluster.seeds import rng
 from flcluster.topology import Complete, EdgeList
 
 CLASSES, PIXELS, WIDTH = 4, 6, 28
@@ -372,6 +375,31 @@ def test_numbers_are_aligned_now_and_then(every, happens, script, federate):
         np.testing.assert_allclose(rows_of(algorithm, fed), expected if t in happens else plain, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize(("k", "n"), [(3, 8), (4, 8)])
+def test_a_trained_model_is_found_under_its_new_number(k, n, script, federate, spied):
+    """Everyone has the same k models, each client turned by other places; with three or more, unlike two, a turn is
+    not its own inverse. Links are down: a row that was trained lies in the table as it is, and labels say where."""
+    fed = federate(people(script, n))
+    algorithm = FedSPD(
+        **{**COMMON, "align_every": 1}, num_clusters=k, topology=Complete(link_failure=1.0), rounds=10, momentum=0.0
+    )
+    state, draw = algorithm.init(fed), np.random.default_rng(3)
+    log = spied(fed)
+    models = 2 * draw.normal(size=(k, WIDTH))
+    for i in range(n):
+        for j in range(k):
+            algorithm.models(fed)[i * k + j] = torch.tensor(models[(j + i) % k], dtype=torch.float32)
+    state, done = algorithm.step(state, 1, fed)
+    rows, moved = rows_of(algorithm, fed).reshape(n, k, -1), 0
+    for (job, row), label in zip(log, done.labels, strict=True):
+        i, was = job.client, int(job.purpose.removeprefix("train "))
+        (now,) = [j for j in range(k) if np.array_equal(rows[i, j], row.double().numpy())]
+        assert label == int(state.labels[i]) == now
+        assert now == (was + i) % k  # as client 0 has them
+        moved += now != (was - i) % k
+    assert moved >= 3  # clients whose turn is not its own inverse
+
+
 # ------------------------------------------------------------------------------------------------------ personal models
 
 
@@ -402,11 +430,22 @@ def test_before_the_end_everyone_is_served_its_mixture(script, federate):
     assert not state.tuned
 
 
+def heavy_ball(row, batches, lr, theta):
+    """Steps y' = y − lr · g(y) + θ (y − y_before) of softmax regression, beginning without momentum, in float64."""
+    y = before = row.double()
+    for x, labels in batches:
+        w = y.clone().requires_grad_()
+        logits = x.double().flatten(1) @ w[: PIXELS * CLASSES].view(CLASSES, PIXELS).T + w[PIXELS * CLASSES :]
+        (gradient,) = torch.autograd.grad(F.cross_entropy(logits, labels), w)
+        y, before = y - lr * gradient + theta * (y - before), y
+    return y
+
+
 @pytest.mark.parametrize("participants", [None, 5])
 def test_after_the_last_round_the_mixtures_are_trained(participants, script, federate, spied):
     """On all samples of each client, for so many epochs, at a smaller learning rate; also of those who rested."""
     fed = federate(people(script))
-    common = {**COMMON, "tune_epochs": 7, "tune_lr": 0.3}
+    common = {**COMMON, "tune_epochs": 4, "tune_lr": 0.3}
     algorithm = FedSPD(
         **common,
         num_clusters=2,
@@ -420,17 +459,125 @@ def test_after_the_last_round_the_mixtures_are_trained(participants, script, fed
     for t in range(3):
         log.clear()
         state, _ = algorithm.step(state, t, fed)
-        tuned = [(job, row) for job, row in log if job.epochs == 7]
-        assert len(tuned) == (8 if t == 2 else 0)
+        tuned = [(job, row) for job, row in log if job.purpose == "tune"]
+        assert len(tuned) == (4 * 8 if t == 2 else 0)
         assert state.tuned == (t == 2)
     expected, served = mixtures(algorithm, fed, 2, 2), algorithm.served(state, 2, fed)
-    assert [job.client for job, _ in tuned] == list(range(8))
-    for job, row in tuned:
-        assert samples(job.view) == samples(fed.data.shard(job.client, 2).train)
-        assert job.lr_factor == pytest.approx(0.3)
-        np.testing.assert_allclose(job.start.double(), expected[job.client], **CLOSE)
-        assert torch.equal(served.models[int(served.model_of[job.client])], row)
-        assert not torch.equal(row, job.start)
+    for i in range(8):
+        (first, _), *_, (_, row) = mine = [(job, row) for job, row in tuned if job.client == i]
+        assert all(samples(job.view) == samples(fed.data.shard(i, 2).train) for job, _ in mine)
+        assert [job.epochs for job, _ in mine] == [1] * 4
+        np.testing.assert_allclose(first.start.double(), expected[i], **CLOSE)
+        assert all(torch.equal(after.start, row) for (_, row), (after, _) in itertools.pairwise(mine))
+        assert torch.equal(served.models[int(served.model_of[i])], row)
+        assert not torch.equal(row, first.start)
+        assert len({job.cycle for job, _ in mine}) == 4  # each epoch in an order of its own
+
+
+@pytest.mark.parametrize(
+    ("given", "factors", "theta"),
+    [
+        ({}, [0.5, 0.5, 0.5, 0.4, 0.4], 0.5),  # the published code: lr/2, times 0.8 every three epochs
+        ({"tune_epochs": 8}, [0.5, 0.5, 0.5, 0.4, 0.4, 0.4, 0.32, 0.32], 0.5),
+        ({"tune_lr": 1.0, "tune_decay": 0.5, "tune_decay_every": 2, "momentum": 0.9}, [1, 1, 0.5, 0.5, 0.25], 0.9),
+        ({"tune_decay": 1.0, "momentum": 0.0}, [0.5] * 5, 0.0),
+    ],
+)
+def test_the_last_training_decays_by_its_epochs(given, factors, theta, script, federate):
+    """Replayed batch by batch. It begins at its share of the model's rate, however far rounds decayed that; momentum
+    begins anew in every epoch, as in the published code, which makes a new optimiser for each."""
+    fed = federate(people(script), lr=0.2)
+    common = {**COMMON, "num_clusters": 2, "topology": Complete(link_failure=0.5), "rounds": 3}
+    algorithm = FedSPD(**{**common, "lr_decay": 0.1, "decay_every": 1, **given})
+    state = algorithm.init(fed)
+    for t in range(3):
+        state, _ = algorithm.step(state, t, fed)
+    served = algorithm.served(state, 2, fed)
+    for i, row in enumerate(mixtures(algorithm, fed, 2, 2)):
+        row, (x, y) = torch.from_numpy(row), fed.data.shard(i, 2).train.tensors()
+        for epoch, factor in enumerate(factors):
+            order = torch.from_numpy(rng(fed.seed, "tune", i, epoch).permutation(len(y)))
+            row = heavy_ball(row, [(x[part], y[part]) for part in order.split(8)], 0.2 * factor, theta)
+        found = served.models[int(served.model_of[i])].double()
+        torch.testing.assert_close(found, row, rtol=0, atol=3e-6)
+
+
+@pytest.mark.parametrize(("theta", "decay", "every"), [(0.5, 0.8, 5), (0.0, 0.5, 1), (0.9, 1.0, 5)])
+def test_rounds_train_with_momentum_and_a_rate_that_falls_by_steps(theta, decay, every, script, federate, spied):
+    """The published code: momentum 0.5, which begins anew every round, and the rate times 0.8 every five rounds."""
+    usual = FedSPD()
+    assert (usual.momentum, usual.lr_decay, usual.decay_every) == (0.5, 0.8, 5)
+    assert (usual.tune_lr, usual.tune_decay, usual.tune_decay_every, usual.tune_epochs) == (0.5, 0.8, 3, 5)
+    fed = federate(people(script), lr=0.2)
+    common = {**COMMON, "local_epochs": 3, "batch_size": 64, "num_clusters": 2, "topology": Complete(), "rounds": 20}
+    algorithm = FedSPD(**common, momentum=theta, lr_decay=decay, decay_every=every)
+    state = algorithm.init(fed)
+    log = spied(fed)
+    for t in (0, 4, 5, 9, 10, 14, 15):
+        log.clear()
+        state, _ = algorithm.step(state, t, fed)
+        rate = 0.2 * decay ** (t // every)
+        for job, row in log:
+            expected = heavy_ball(job.start, [job.view.tensors()] * 3, rate, theta)
+            torch.testing.assert_close(row.double(), expected, rtol=0, atol=3e-6)
+
+
+def test_without_a_momentum_the_models_optimiser_is_left_alone(script, federate):
+    """Null: also Adam trains; a number needs SGD."""
+
+    def adam():
+        return federate(people(script), module=MLP(CLASSES, (1, 2, 3), hidden=(), optimizer="adam", lr=0.01))
+
+    common = {**COMMON, "num_clusters": 2, "topology": Complete(), "rounds": 1}
+    fed, algorithm = adam(), FedSPD(**common, momentum=None)
+    state, _ = algorithm.step(algorithm.init(fed), 0, fed)
+    assert state.tuned
+    fed, algorithm = adam(), FedSPD(**common)
+    with pytest.raises(UserError, match=r"(?is)momentum.*adam"):
+        algorithm.step(algorithm.init(fed), 0, fed)
+
+
+def test_titles_say_what_is_not_the_published_codes():
+    assert FedSPD().title == FedSPD(momentum=0.5, tune_epochs=9).title == "FedSPD"
+    assert FedSPD(momentum=0.0).title == "FedSPD (θ = 0)"
+    assert FedSPD(momentum=0.9, lr_decay=1.0).title == "FedSPD (θ = 0.9, no lr decay)"
+    assert FedSPD(lr_decay=0.99, decay_every=1).title == "FedSPD (lr × 0.99 every 1)"
+    assert FedSPD(momentum=None).title == "FedSPD (the model's own momentum)"
+
+
+# ------------------------------------------------------------------------------------------------------------- its time
+
+
+@pytest.mark.parametrize("budget", [{"local_epochs": 2}, {"local_steps": 5}])
+@pytest.mark.parametrize("k", [2, 3])
+def test_simulated_devices_count_the_division_and_the_last_training(budget, k, script, federate, given_devices):
+    """A training counts three passes, a division of the samples k, the last training 3 · tune_epochs over all samples,
+    whatever a round's own budget is; the slowest client sets the time."""
+    fed = federate(people(script))
+    ms, kbps = np.linspace(9, 1, 8), np.linspace(30, 5, 8)
+    common = {**COMMON, **budget, "num_clusters": k, "topology": Complete(), "tune_epochs": 4, "rounds": 3}
+    algorithm = FedSPD(**common, devices=given_devices(ms, kbps))
+    state, sizes = algorithm.init(fed), fed.data.sizes(0)
+    whole, rest = np.divmod(5, -(-sizes // 8))
+    processed = 2 * sizes if "local_epochs" in budget else whole * sizes + rest * 8
+    transfer = 2 * 7 * 4 * WIDTH * 8 / 1000 / kbps
+    for t, besides in enumerate((0, k, k + k + 3 * 4)):
+        state, done = algorithm.step(state, t, fed)
+        seconds = (3 * processed + besides * sizes) * ms / 1000 + transfer
+        assert done.seconds == pytest.approx(seconds.max())
+        passes = dict.fromkeys(range(8), 0)
+        for i, trained in enumerate(done.trained):
+            passes[trained.client] += done.forwards_of(i)
+        assert list(passes.values()) == (besides * sizes).tolist()
+
+
+def test_a_run_of_one_round_tunes_each_client_once(script, federate):
+    """The first round trains k models of each client: what comes besides is counted once."""
+    fed = federate(people(script))
+    algorithm = FedSPD(**COMMON, num_clusters=3, topology=Complete(), tune_epochs=4, rounds=1)
+    _, done = algorithm.step(algorithm.init(fed), 0, fed)
+    assert len(done.trained) == 24
+    assert sum(done.forwards_of(i) for i in range(24)) == (3 + 3 * 4) * fed.data.sizes(0).sum()
 
 
 def test_without_tuning_epochs_the_mixture_is_the_model(script, federate):
@@ -469,7 +616,12 @@ def test_clients_with_hardly_any_samples(least, script, federate):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"num_clusters": 0}, {"min_samples": -1}, {"align_every": -1}, {"tune_epochs": -1}, {"tune_lr": -0.5}]
+    "wrong",
+    [
+        *({"num_clusters": 0}, {"min_samples": -1}, {"align_every": -1}, {"tune_epochs": -1}, {"tune_lr": -0.5}),
+        *({"momentum": 1.0}, {"momentum": -0.1}, {"lr_decay": 0.0}, {"decay_every": 0}),
+        *({"tune_decay": 0.0}, {"tune_decay_every": 0}),
+    ],
 )
 def test_wrong_settings_name_their_key(wrong):
     with pytest.raises(UserError, match=next(iter(wrong))):

@@ -85,6 +85,16 @@ def test_paper_is_black_and_ink_is_bright(tmp_path):
     assert pixels(x).sum() == 2 * 255 and (pixels(x)[0, 0, 3:5, 10] == 255).all()
 
 
+def test_unnormalised_pixels_are_ink_from_0_to_1(written, tmp_path):
+    data = small(tmp_path, normalise=False)
+    data.setup()
+    for client, name in enumerate(data.writers):
+        x, _ = data.shard(client).test.tensors()
+        upright = torch.from_numpy((255 - written["test"][name][0].astype(int)) / 255)[:, None]
+        expected = torch.rot90(upright, 2 * (client % 2), (-2, -1))
+        np.testing.assert_allclose(x.numpy(), expected, rtol=0, atol=1e-6)
+
+
 def test_clusters_are_the_unions_of_their_writers(written, tmp_path):
     data = small(tmp_path)
     for cluster in (0, 1):

@@ -17,6 +17,7 @@ from flcluster.datamodules import (
     RotatedDigits,
     RotatedEMNIST,
     RotatedFashionMNIST,
+    RotatedFEMNIST,
     RotatedMiniImagenet,
     RotatedMNIST,
 )
@@ -56,6 +57,49 @@ def test_idx_files(cls, folder, write_mnist, tmp_path):
     data.setup()
     assert data.input_shape == (1, 28, 28) and data.num_clients == 80
     assert_holds(data, written)
+
+
+READY = [RotatedDigits, RotatedMNIST, RotatedFashionMNIST, RotatedEMNIST, RotatedCIFAR10, RotatedCIFAR100]
+READY += [RotatedMiniImagenet, RotatedFEMNIST]
+
+
+@pytest.mark.parametrize("cls", READY, ids=lambda cls: cls.__name__)
+def test_every_rotated_dataset_can_leave_pixels_as_they_are(cls):
+    """One option for all; by default nothing changes. The name tells the runs apart."""
+    plain, raw = cls(), cls(normalise=False)
+    assert plain.normalise and not raw.normalise
+    assert (plain.name, raw.name) == (cls.name, f"{cls.name} (pixels in [0, 1])")
+    channels = plain.input_shape[0]
+    assert (raw.mean, raw.std) == ((0.0,) * channels, (1.0,) * channels)
+    assert len(plain.mean) == len(plain.std) == channels and min(plain.mean) > 0 and max(plain.std) < 1
+
+
+def test_unnormalised_pixels_are_stored_values_divided_by_the_largest(write_mnist, write_cifar, tmp_path):
+    """As IFCA's code has them, X / 255; at every rotation and in both splits."""
+    mnist = {split: (x[:, None], y) for split, (x, y) in write_mnist("MNIST").items()}
+    for cls, written in ((RotatedMNIST, mnist), (RotatedCIFAR10, write_cifar(tv.CIFAR10))):
+        data = cls(root=tmp_path, normalise=False, num_clusters=2, **SMALL)
+        for cluster in range(2):
+            x, _ = data.cluster_train(cluster).tensors()
+            expected = np.rot90(written["train"][0], 2 * cluster, axes=(2, 3)) / 255
+            np.testing.assert_allclose(x.numpy(), expected, rtol=0, atol=1e-7)
+            x, _ = data.cluster_test(cluster).tensors()
+            kept = data.cluster_test(cluster).parts[0][1].numpy()
+            expected = np.rot90(written["test"][0][kept], 2 * cluster, axes=(2, 3)) / 255
+            np.testing.assert_allclose(x.numpy(), expected, rtol=0, atol=1e-7)
+    digits, _ = RotatedDigits(normalise=False).cluster_train(0).tensors()
+    assert set((16 * digits).unique().tolist()) == set(range(17))
+
+
+def test_a_dataset_by_its_class_path_can_too(monkeypatch):
+    monkeypatch.setattr(tv, "Items", Items, raising=False)
+    made = {"num_clusters": 2, **SMALL, "normalise": False}
+    data = RotatedDataModule("Items", 2, (1, 6, 5), (0.5,), (0.2,), **made)
+    x, _ = data.cluster_train(0).tensors()
+    assert data.name == "Items (pixels in [0, 1])"
+    assert (x * 255).round()[:, 0, 0, 0].tolist() == list(range(30))
+    with pytest.raises(UserError, match="need 1 values"):
+        RotatedDataModule("Items", 2, (1, 6, 5), (0.5, 0.5), (0.2, 0.2), **made)
 
 
 @pytest.mark.parametrize(("split", "classes", "first"), [("letters", 26, 1), ("balanced", 47, 0), ("digits", 10, 0)])

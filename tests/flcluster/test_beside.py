@@ -70,6 +70,20 @@ def test_percentages_of_both_tables_become_shares_of_all_clients(key, mean, std)
     assert paper_rows(*key) == [Row(*key, "client_all", mean, std, "DFCA paper")]
 
 
+@pytest.mark.parametrize(
+    ("key", "mean"),
+    [
+        (("MNIST", 2, "DFedAvgM (θ = 0)"), 0.914),
+        (("MNIST (pixels in [0, 1])", 2, "DFCA-GI"), 0.937),
+        (("MNIST (pixels in [0, 1])", 2, "DFCA-LI (idle neighbours)"), 0.929),
+    ],
+)
+def test_variants_stand_beside_what_is_printed_for_their_family(key, mean):
+    """Of a setting that a paper does not state, its number belongs to every value; rows keep the variant's names."""
+    (row,) = paper_rows(*key)
+    assert (row[:3], row.metric, row.mean) == (key, "client_all", mean)
+
+
 def test_markdown_puts_ours_and_the_papers_side_by_side():
     groups = tables.repeats([summary(client_acc_after=0.8), summary(seed=1, client_acc_after=0.9), summary("Local")])
     rows = tables.our_rows(groups) + [row for key in groups for row in paper_rows(*key)]
