@@ -85,6 +85,16 @@ def test_ccfl_differs_from_cdfl_as_published():
     assert (algorithm.staleness, algorithm.adjust_start) == ("ccfl", 0.5)
 
 
+@pytest.mark.parametrize("method", ["CDFL", "CCFL", "FedSoftAsync"])
+def test_fashionmnist_is_calibrated_and_as_printed_an_overlay(method):
+    flags, overlay = row_flags(PAPER[0]), ["--config", str(CONFIGS / "rows" / "fashionmnist_printed.yaml")]
+    for extra, lr, unit in [([], 0.001, "cycles"), (overlay, 0.01, "epochs")]:
+        plan = plan_fit([*flags, *extra, "--algorithm", method])
+        made = plan.parser.instantiate(plan.settings)
+        assert (made.model.hparams["lr"], made.algorithm.staleness_unit) == (lr, unit)
+        assert (made.algorithm.a, made.algorithm.b, made.algorithm.beta0) == (10, 5, 0.025)
+
+
 @pytest.mark.parametrize("path", sorted((CONFIGS / "sweeps").glob("*.yaml")), ids=lambda p: p.name)
 def test_sweeps_call_us_with_keys_we_have(path):
     sweep = yaml.safe_load(path.read_text())
