@@ -59,10 +59,19 @@ def row_of(run: Run) -> Row:
         "seconds": round(number(summary, "wall_seconds"), 1),
     }
     final = {name: number(summary, name) for name in dict.fromkeys(METRICS.values()) if name != "wall_seconds"}
-    row |= {name: f"{value:.6g}" for name, value in final.items() if math.isfinite(value)}
+    row |= {name: shortened(value) for name, value in final.items() if math.isfinite(value)}
     curves = {name: values for name, values in run.metrics.items() if name in final and "acc" in name}
-    row |= {f"best_{name}": f"{np.nanmax(v):.6g}" for name, v in curves.items() if np.isfinite(v).any()}
+    row |= {f"best_{name}": shortened(np.nanmax(v)) for name, v in curves.items() if np.isfinite(v).any()}
     return {name: str(value) for name, value in row.items()}
+
+
+def shortened(value: float) -> str:
+    """Return a number with six digits, a whole one with all.
+
+    >>> shortened(0.8512250001), shortened(18781890.0)
+    ('0.851225', '18781890')
+    """
+    return f"{value:.0f}" if float(value).is_integer() else f"{value:.6g}"
 
 
 def config_hash(path: Path) -> str:

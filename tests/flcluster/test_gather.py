@@ -40,13 +40,14 @@ def rows_in(path):
 
 
 def test_a_row_tells_what_ran_and_how_it_ended(tmp_path, capsys):
-    write_run(tmp_path / "runs" / "CDFL-seed3", seed=3)
+    write_run(tmp_path / "runs" / "CDFL-seed3", seed=3, client_compute=18781890)
     write_run(tmp_path / "runs" / "CDFL-seed4", status="stopped: SIGTERM")
     assert main(["gather", str(tmp_path / "runs"), "--output", str(tmp_path / "out" / "x.csv")]) == 0
     assert "1 rows, 1 of them from these runs; left out 1 that have not finished" in capsys.readouterr().out
     (row,) = rows_in(tmp_path / "out" / "x.csv")
     wanted = {"run": "CDFL-seed3", "method": "CDFL", "dataset": "D", "K": "2", "clients": "4", "seed": "3"}
     wanted |= {"commit": "abc", "seconds": "12.3", "client_acc_after": "0.7", "best_client_acc_after": "0.8"}
+    wanted |= {"client_compute": "18781890"}
     assert wanted.items() <= row.items()
     assert "kl" not in row and "best_kl" not in row  # not measured at the end; its largest value is not its best
 
