@@ -84,11 +84,20 @@ def config_hash(path: Path) -> str:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"{path} cannot be read ({' '.join(str(error).split())}): repeat that run") from error
     counted = {
-        k: Path(v).name if re.fullmatch(FILES, k) and isinstance(v, str) else v
-        for k, v in settings.items()
-        if re.fullmatch(COUNTED, k) and not re.fullmatch(PLACES, k)
+        key: _named(key, value)
+        for key, value in settings.items()
+        if re.fullmatch(COUNTED, key) and not re.fullmatch(PLACES, key)
     }
     return hashlib.sha256(json.dumps(counted, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def _named(key: str, value: Any) -> Any:
+    """Return a setting without where its file or class lies: both may move."""
+    if not isinstance(value, str):
+        return value
+    if re.fullmatch(FILES, key):
+        return Path(value).name
+    return value.rpartition(".")[2] if key.endswith("class_path") else value
 
 
 def merged(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:

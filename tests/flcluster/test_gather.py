@@ -98,6 +98,7 @@ def changed(key, value):
         ("data.init_args.num_clients", 5, False),
         ("model.init_args.lr", 0.2, False),
         ("algorithm.class_path", "B", False),
+        ("algorithm.class_path", "moved.elsewhere.A", True),
     ],
 )
 def test_the_hash_is_of_what_changes_results(tmp_path, key, value, same):
