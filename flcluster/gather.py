@@ -93,6 +93,10 @@ def config_hash(path: Path) -> str:
 
 def _named(key: str, value: Any) -> Any:
     """Return a setting without where its file or class lies: both may move."""
+    if isinstance(value, list):
+        return [_named(key, part) for part in value]
+    if isinstance(value, dict):  # an entry of a list
+        return {name: _named(f"{key}.{name}", part) for name, part in value.items()}
     if not isinstance(value, str):
         return value
     if re.fullmatch(FILES, key):

@@ -15,7 +15,10 @@ from flcluster.provenance import code_version
 CONFIG = {
     "seed_everything": 0,
     "fabric": {"precision": "32-true", "devices": 1},
-    "data": {"class_path": "D", "init_args": {"root": "data", "download": False, "num_clients": 4}},
+    "data": {
+        "class_path": "D",
+        "init_args": {"root": "data", "download": False, "num_clients": 4, "shifts": [{"class_path": "S"}]},
+    },
     "model": {"class_path": "M", "init_args": {"lr": 0.1}},
     "algorithm": {"class_path": "A", "init_args": {"semantics": {"init_args": {"path": "here/clip.npz"}}}},
     "engine": {"threads": 1},
@@ -99,6 +102,8 @@ def changed(key, value):
         ("model.init_args.lr", 0.2, False),
         ("algorithm.class_path", "B", False),
         ("algorithm.class_path", "moved.elsewhere.A", True),
+        ("data.init_args.shifts", [{"class_path": "elsewhere.S"}], True),
+        ("data.init_args.shifts", [{"class_path": "T"}], False),
     ],
 )
 def test_the_hash_is_of_what_changes_results(tmp_path, key, value, same):
