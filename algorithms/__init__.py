@@ -1,31 +1,40 @@
 """Methods, one file each; a ``class_path`` (or the bare class name) in a config picks one."""
 
-from .aggregation import Average, QFair, Yogi
-from .apfl import APFL
-from .auxo import Auxo
-from .ca2fl import CA2FL
-from .cdfl import CCFL, CDFL
-from .dfca import DFCA
-from .dfca_async import AsyncDFCA
-from .dfedavgm import DFedAvgM
-from .fedavg import FedAvg, FedProx, FedYogi, QFedAvg
-from .fedavg_ft import FedAvgFT
-from .fedbuff import FedBuff
-from .feddf import FedDF
-from .feddrift import FedDrift
-from .fedgen import FedGen
-from .fedsoft import FedSoftAsync
-from .fedspd import FedSPD
-from .fielding import Fielding
-from .fielding_ablations import AlwaysRecluster, MoveIndividuals, SelectedOnly, StaticClustering
-from .fielding_analysis import FieldingAnalysis
-from .fielding_loss import LossTriggeredFielding
-from .flexcfl import FlexCFL
-from .ifca import IFCA
-from .local import Local
-from .local_rounds import LocalRounds
-from .scaffold import Scaffold
-from .selection import DistanceSelection, Oort, RandomSelection, WithReplacement
+from flcluster.algorithms.drift.auxo import Auxo
+from flcluster.algorithms.drift.feddrift import FedDrift
+from flcluster.algorithms.drift.fielding import (
+    AlwaysRecluster,
+    Fielding,
+    MoveIndividuals,
+    SelectedOnly,
+    StaticClustering,
+)
+from flcluster.algorithms.drift.fielding_analysis import FieldingAnalysis
+from flcluster.algorithms.drift.fielding_loss import LossTriggeredFielding
+from flcluster.algorithms.drift.flexcfl import FlexCFL
+from flcluster.algorithms.drift.probe import HeterogeneityProbe
+from flcluster.algorithms.drift.representations import Gradient, InputEmbedding, LabelHistogram, Representation
+from flcluster.algorithms.drift.triggers import CentreShift, FixedDelta, HoldOnSingle, PairDistance, PrintedRule
+from flcluster.algorithms.gossip.dfca import DFCA
+from flcluster.algorithms.gossip.dfca_async import AsyncDFCA
+from flcluster.algorithms.gossip.dfedavgm import DFedAvgM
+from flcluster.algorithms.gossip.fedspd import FedSPD
+from flcluster.algorithms.personal.apfl import APFL
+from flcluster.algorithms.personal.fedavg_ft import FedAvgFT
+from flcluster.algorithms.personal.semantics import Glyphs, HashedNames, NamesFile, OneHot, RandomVectors, ShippedNames
+from flcluster.algorithms.rounds.aggregation import Average, QFair, Yogi
+from flcluster.algorithms.rounds.fedavg import FedAvg, FedProx, FedYogi, QFedAvg
+from flcluster.algorithms.rounds.feddf import FedDF
+from flcluster.algorithms.rounds.fedgen import FedGen
+from flcluster.algorithms.rounds.ifca import IFCA
+from flcluster.algorithms.rounds.local import LocalRounds
+from flcluster.algorithms.rounds.scaffold import Scaffold
+from flcluster.algorithms.rounds.selection import DistanceSelection, Oort, RandomSelection, WithReplacement
+from flcluster.algorithms.uploads.ca2fl import CA2FL
+from flcluster.algorithms.uploads.cdfl import CCFL, CDFL
+from flcluster.algorithms.uploads.fedbuff import FedBuff
+from flcluster.algorithms.uploads.fedsoft import FedSoftAsync
+from flcluster.algorithms.uploads.local import Local
 
 __all__ = [
     "APFL",
@@ -38,6 +47,7 @@ __all__ = [
     "AsyncDFCA",
     "Auxo",
     "Average",
+    "CentreShift",
     "DFedAvgM",
     "DistanceSelection",
     "FedAvg",
@@ -52,17 +62,32 @@ __all__ = [
     "FedYogi",
     "Fielding",
     "FieldingAnalysis",
+    "FixedDelta",
     "FlexCFL",
+    "Glyphs",
+    "Gradient",
+    "HashedNames",
+    "HeterogeneityProbe",
+    "HoldOnSingle",
+    "InputEmbedding",
+    "LabelHistogram",
     "Local",
     "LocalRounds",
     "LossTriggeredFielding",
     "MoveIndividuals",
+    "NamesFile",
+    "OneHot",
     "Oort",
+    "PairDistance",
+    "PrintedRule",
     "QFair",
     "QFedAvg",
     "RandomSelection",
+    "RandomVectors",
+    "Representation",
     "Scaffold",
     "SelectedOnly",
+    "ShippedNames",
     "StaticClustering",
     "WithReplacement",
     "Yogi",

@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 from lightning.fabric import Fabric
 
-from flcluster.bank import Bank
+from flcluster.cli.export import Saved
 from flcluster.data import View
-from flcluster.export import Saved
-from flcluster.federation import Federation
+from flcluster.federation.bank import Bank
+from flcluster.federation.federation import Federation
 
 
 def main() -> None:

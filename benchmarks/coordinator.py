@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
-from flcluster.clustering import KMeansBySilhouette, centres_of, nearest, plus_plus
-from flcluster.diameter import max_pair_distance
-from flcluster.distances import L1
-from flcluster.drift import PairDistance
-from flcluster.memory import peak_gb
+from flcluster.algorithms.drift.triggers import PairDistance
+from flcluster.clustering.diameter import max_pair_distance
+from flcluster.clustering.distances import L1
+from flcluster.clustering.kmeans import KMeansBySilhouette, centres_of, nearest, plus_plus
+from flcluster.clustering.silhouette import mean_distances
+from flcluster.engine.process import peak_gb
 from flcluster.seeds import rng
-from flcluster.silhouette import mean_distances
 
 LABELS, GROUPS = 100, 6
 Points = NDArray[np.float32]

@@ -18,12 +18,12 @@ import torch
 from lightning.fabric import Fabric
 
 from flcluster.algorithms import DFCA
-from flcluster.bank import Bank
 from flcluster.datamodules import RotatedDataModule
-from flcluster.federation import Federation
-from flcluster.memory import peak_gb
+from flcluster.engine.process import peak_gb
+from flcluster.federation.bank import Bank
+from flcluster.federation.federation import Federation
 from flcluster.modules import CNN, MLP
-from flcluster.topology import ErdosRenyi
+from flcluster.topology.families import ErdosRenyi
 
 
 class Noise:

@@ -14,11 +14,12 @@ from lightning.fabric import Fabric
 
 from flcluster.data import View
 from flcluster.datamodules import Images, ImageSource
-from flcluster.memory import keep_freed_memory
+from flcluster.engine.process import keep_freed_memory
+from flcluster.federation.jobs import Job
+from flcluster.federation.worker import Worker
 from flcluster.modules import CNN, MLP
 from flcluster.modules.classifier import Classifier
 from flcluster.seeds import rng
-from flcluster.worker import Job, Worker
 
 SAMPLES, BATCH = 1250, 128
 

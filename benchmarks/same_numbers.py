@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import flcluster.algorithms as methods
-from flcluster.algorithm import Algorithm
 from flcluster.cli import main as flcluster
+from flcluster.protocol.base import Algorithm
 
 ROOT = Path(__file__).resolve().parents[1]
 UPLOADS, ROUNDS, DRIFT = "tests/tiny.yaml", "configs/fedavg_digits.yaml", "configs/fielding_digits.yaml"

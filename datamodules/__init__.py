@@ -3,20 +3,7 @@
 Each is a LightningDataModule too.
 """
 
-from .arrivals import ArrivalPlan, Arrivals, StreamSetting
-from .clustered import ClusteredDataModule
-from .digit_recognition import DigitRecognition
-from .dirichlet import Dirichlet, QuantitySkew
-from .femnist import RotatedFEMNIST
-from .images import Images, ImageSource
-from .label_buckets import LabelBuckets
-from .label_skew import LabelSkewDataModule
-from .monopolies import APFLTable1, PathologicalDropout
-from .natural_ids import NaturalIds
-from .partitions import IID, Partition, Samples, Shards
-from .pathological import Pathological
-from .rotated import RotatedDataModule
-from .rotated_datasets import (
+from flcluster.datamodules.clusters.datasets import (
     RotatedCIFAR10,
     RotatedCIFAR100,
     RotatedDigits,
@@ -25,8 +12,11 @@ from .rotated_datasets import (
     RotatedMiniImagenet,
     RotatedMNIST,
 )
-from .shifts import CorruptionDrift, LabelSwaps, RotationDrift, Shift
-from .skewed_datasets import (
+from flcluster.datamodules.clusters.digit_recognition import DigitRecognition
+from flcluster.datamodules.clusters.femnist import RotatedFEMNIST
+from flcluster.datamodules.clusters.module import ClusteredDataModule
+from flcluster.datamodules.clusters.rotated import RotatedDataModule
+from flcluster.datamodules.skew.datasets import (
     SkewedCIFAR10,
     SkewedCIFAR100,
     SkewedDigits,
@@ -34,8 +24,15 @@ from .skewed_datasets import (
     SkewedFashionMNIST,
     SkewedMNIST,
 )
-from .stream import StreamDataModule
-from .stream_datasets import (
+from flcluster.datamodules.skew.dirichlet import Dirichlet, QuantitySkew
+from flcluster.datamodules.skew.module import LabelSkewDataModule
+from flcluster.datamodules.skew.monopolies import APFLTable1, PathologicalDropout
+from flcluster.datamodules.skew.natural_ids import NaturalIds
+from flcluster.datamodules.skew.partitions import IID, Partition, Samples, Shards
+from flcluster.datamodules.skew.pathological import Pathological
+from flcluster.datamodules.sources.images import Images, ImageSource
+from flcluster.datamodules.streams.arrivals import ArrivalPlan, Arrivals, StreamSetting
+from flcluster.datamodules.streams.datasets import (
     StreamCIFAR10,
     StreamCIFAR100,
     StreamDigits,
@@ -43,9 +40,12 @@ from .stream_datasets import (
     StreamImages,
     StreamMNIST,
 )
-from .trace import TraceDataModule
-from .trace_arrivals import TraceDays, TraceIntervals, TraceLabelBuckets
-from .wandering import FrameIntervals, Timestamps
+from flcluster.datamodules.streams.label_buckets import LabelBuckets
+from flcluster.datamodules.streams.module import StreamDataModule
+from flcluster.datamodules.streams.shifts import CorruptionDrift, LabelSwaps, RotationDrift, Shift
+from flcluster.datamodules.streams.wandering import FrameIntervals, Timestamps
+from flcluster.datamodules.traces.arrivals import TraceDays, TraceIntervals, TraceLabelBuckets
+from flcluster.datamodules.traces.module import TraceDataModule
 
 __all__ = [
     "IID",

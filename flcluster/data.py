@@ -232,3 +232,12 @@ class FederatedDataModule(LightningDataModule, ABC):
     def test_dataloader(self) -> DataLoader[tuple[Tensor, Tensor]]:
         """Return the whole evaluation pool."""
         return self.loader(self.pool("test"))
+
+
+def apportion(weights: np.ndarray, total: int) -> np.ndarray:
+    """Split ``total`` in proportion to ``weights`` into integers that sum to it exactly (largest remainders)."""
+    quota = weights / weights.sum() * total
+    counts = np.floor(quota).astype(np.int64)
+    left = total - int(counts.sum())
+    counts[np.argsort(counts - quota, kind="stable")[:left]] += 1
+    return counts

@@ -1,10 +1,14 @@
 """Files that are there whole or not at all, and names for them."""
 
+import json
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 
 @contextmanager
@@ -28,3 +32,15 @@ def slug(name: str) -> str:
     'FedYogi_FIELDING'
     """
     return re.sub(r"[^\w.-]+", "_", name).strip("_")
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def write_config(path: Path, config: dict[str, Any]) -> None:
+    """Write the resolved configuration whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")

@@ -7,13 +7,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flcluster.config import flat, plan_fit
+from flcluster.engine.config import plan_fit
+from flcluster.engine.resume import flat
 
 CONFIGS = Path(__file__).parents[1] / "configs"
-PAPER = list(csv.DictReader((files("flcluster.papers") / "ccfl_table2_hyperparams.csv").read_text().splitlines()))
-STREAMS = list(csv.DictReader((files("flcluster.papers") / "fielding_table45_config.csv").read_text().splitlines()))
-GRAPHS = list(csv.DictReader((files("flcluster.papers") / "dfca_config.csv").read_text().splitlines()))
-SKEWED = list(csv.DictReader((files("flcluster.papers") / "apfl_table2.csv").read_text().splitlines()))
+PAPER = list(
+    csv.DictReader((files("flcluster.report.papers") / "ccfl_table2_hyperparams.csv").read_text().splitlines())
+)
+STREAMS = list(
+    csv.DictReader((files("flcluster.report.papers") / "fielding_table45_config.csv").read_text().splitlines())
+)
+GRAPHS = list(csv.DictReader((files("flcluster.report.papers") / "dfca_config.csv").read_text().splitlines()))
+SKEWED = list(csv.DictReader((files("flcluster.report.papers") / "apfl_table2.csv").read_text().splitlines()))
 METHODS = ["CDFL", "CCFL", "FedSoftAsync", "FedBuff", "CA2FL", "Local"]
 
 

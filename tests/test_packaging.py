@@ -5,14 +5,21 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+LIBRARIES = ("modules", "datamodules", "algorithms")
 PROBE = """
+import importlib, pkgutil
 import flcluster, flcluster.modules, flcluster.datamodules, flcluster.algorithms
 from flcluster.cli import main
-from flcluster.semantics import ShippedNames
-from flcluster.tables import list_tables
+from flcluster.algorithms import ShippedNames
+from flcluster.report.paper_tables import list_tables
 from importlib.resources import files
 for module in (flcluster, flcluster.modules, flcluster.datamodules, flcluster.algorithms):
     assert module.__file__.startswith({target!r}), module.__file__
+every = [found.name for found in pkgutil.walk_packages(flcluster.__path__, "flcluster.")]
+assert len(every) == {modules}, len(every)
+for name in every:
+    if not name.endswith("__main__"):
+        importlib.import_module(name)
 assert flcluster.__version__.startswith("0."), flcluster.__version__
 assert len(list_tables()) == 16
 assert ShippedNames().vectors(["cat", "dog"]).shape == (2, 384)
@@ -31,5 +38,10 @@ def test_wheel(tmp_path):
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), wheel]
     subprocess.run(pip, check=True)
     assert sorted(p.name for p in target.iterdir() if p.suffix != ".dist-info") in (["bin", "flcluster"], ["flcluster"])
-    probe = ["-c", f"import sys; sys.path.insert(0, {str(target)!r})\n" + PROBE.format(target=str(target))]
+    files = [path for name in ("flcluster", *LIBRARIES) for path in (source / name).rglob("*.py")]
+    count = len(files) - 1  # all but the package itself
+    probe = [
+        "-c",
+        f"import sys; sys.path.insert(0, {str(target)!r})\n" + PROBE.format(target=str(target), modules=count),
+    ]
     subprocess.run([sys.executable, *probe], check=True, cwd=tmp_path)

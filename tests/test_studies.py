@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from flcluster.beside import paper_rows
 from flcluster.cli import main
-from flcluster.fit import instantiated
-from flcluster.study import check, study
-from flcluster.study_file import read_study
-from flcluster.study_series import series
-from flcluster.tables import key_of, read_table
+from flcluster.cli.study import check, study
+from flcluster.engine.fit import instantiated
+from flcluster.records.reader import key_of
+from flcluster.report.paper_tables import read_table
+from flcluster.report.printed import paper_rows
+from flcluster.report.study.file import read_study
+from flcluster.report.study.series import series
 
 STUDIES = Path(__file__).parents[1] / "configs" / "studies"
 FIGURES = {f"fielding_figure{n}" for n in ("1", "2a", "2b", "4", "5", "6", "7", "8", "9", "11", "12", "13")}
@@ -24,7 +25,7 @@ DFCA_TABLES += [("dfca_table2", name) for name in ("MNIST", "EMNIST", "FEMNIST")
 def build(plan, monkeypatch):
     """Build all variants of a study, by name."""
     built = []
-    monkeypatch.setattr("flcluster.fit.instantiated", lambda made: built.append(instantiated(made)))
+    monkeypatch.setattr("flcluster.engine.fit.instantiated", lambda made: built.append(instantiated(made)))
     check(plan, list(plan.variants), [])
     return dict(zip(plan.variants, built, strict=True))
 
@@ -187,7 +188,7 @@ def test_dfca_and_its_baselines_run_on_digits(monkeypatch, capsys):
     def here(output, jobs):
         return max(main(["fit", *arguments, "--run_dir", str(output / name)]) for name, arguments in jobs)
 
-    monkeypatch.setattr("flcluster.study.run_all", here)
+    monkeypatch.setattr("flcluster.cli.study.run_all", here)
     little = {"algorithm.rounds": 2, "algorithm.local_epochs": 1, "data.num_clients": 12, "data.train_limit": 600}
     quiet = dict.fromkeys(("engine.progress", "engine.pictures", "engine.table"), "false")
     flags = [f"--{name}={value}" for name, value in (little | quiet).items()]

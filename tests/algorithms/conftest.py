@@ -9,13 +9,13 @@ import pytest
 import torch
 from lightning.fabric import Fabric
 
-from flcluster.bank import Bank
 from flcluster.cli import main
 from flcluster.data import FederatedDataModule, Shard, View, joined
-from flcluster.devices import Devices, Profile
-from flcluster.federation import Federation
+from flcluster.devices.profiles import Devices, Profile
+from flcluster.federation.bank import Bank
+from flcluster.federation.federation import Federation
+from flcluster.federation.jobs import Trained
 from flcluster.modules import MLP
-from flcluster.worker import Trained
 
 SHAPE, PER_CLASS = (1, 2, 3), 60
 

@@ -17,9 +17,9 @@ from flcluster.datamodules import (
     StreamDataModule,
     Timestamps,
 )
-from flcluster.datamodules.drift_magnitude import drift_table, embedding_drift, label_drift, summarise
-from flcluster.datamodules.holding import Loaded
-from flcluster.tables import read_table
+from flcluster.datamodules.streams.holding import Loaded
+from flcluster.datamodules.streams.magnitude import drift_table, embedding_drift, label_drift, summarise
+from flcluster.report.paper_tables import read_table
 
 
 class Labels(StreamDataModule):

@@ -14,9 +14,9 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector
 
-from flcluster.bank import Bank
 from flcluster.data import FederatedDataModule, Shard, View
-from flcluster.federation import Federation
+from flcluster.federation.bank import Bank
+from flcluster.federation.federation import Federation
 from flcluster.modules import MLP
 from flcluster.seeds import rng, torch_seed
 

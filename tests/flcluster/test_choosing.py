@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from flcluster.algorithms import DFCA, IFCA
-from flcluster.choosing import chosen, first_models, ifca_style_accuracy, scored
+from flcluster.algorithms.rounds.choice import chosen, first_models, ifca_style_accuracy, scored
 from flcluster.data import View
 from flcluster.errors import UserError
 

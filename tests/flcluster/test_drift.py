@@ -8,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonargparse import ArgumentParser
 
-from flcluster.distances import L1, L2, JensenShannon
-from flcluster.drift import CentreShift, DeltaRule, FixedDelta, HoldOnSingle, PairDistance, PrintedRule, Trigger
+from flcluster.algorithms.drift.triggers import (
+    CentreShift,
+    DeltaRule,
+    FixedDelta,
+    HoldOnSingle,
+    PairDistance,
+    PrintedRule,
+    Trigger,
+)
+from flcluster.clustering.distances import L1, L2, JensenShannon
 from flcluster.errors import UserError
 
 POINTS = np.array([[1, 0, 0], [0.75, 0.25, 0], [0.5, 0.5, 0], [0, 0, 1], [0, 0.25, 0.75]], np.float32)
@@ -164,8 +172,11 @@ def test_configured_by_class_path():
     parser.add_argument("--rule", type=DeltaRule)
     given = parser.parse_object(
         {
-            "trigger": {"class_path": "flcluster.drift.PairDistance", "init_args": {"quantile": 0.95}},
-            "rule": {"class_path": "flcluster.drift.HoldOnSingle", "init_args": {"m": 1.5}},
+            "trigger": {
+                "class_path": "flcluster.algorithms.drift.triggers.PairDistance",
+                "init_args": {"quantile": 0.95},
+            },
+            "rule": {"class_path": "flcluster.algorithms.drift.triggers.HoldOnSingle", "init_args": {"m": 1.5}},
         }
     )
     made = parser.instantiate(given)

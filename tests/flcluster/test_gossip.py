@@ -7,8 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, identity
 
-from flcluster.bank import FileTable, Table
-from flcluster.gossip import average_in_turn, disagreement, metropolis, mix_rows, neighbour_means, running_average
+from flcluster.algorithms.gossip.mixing import (
+    average_in_turn,
+    disagreement,
+    metropolis,
+    mix_rows,
+    neighbour_means,
+    running_average,
+)
+from flcluster.federation.bank import FileTable, Table
 
 EXAMPLES = settings(deadline=None, max_examples=80, database=None)
 WIDTH = 5

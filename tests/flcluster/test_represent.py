@@ -9,12 +9,13 @@ from lightning import LightningModule
 from torch import nn
 from torch.nn import functional as F
 
+from flcluster.algorithms.drift.representations import Gradient, InputEmbedding, LabelHistogram, places, projection
+from flcluster.clustering.points import shares, unit
 from flcluster.data import View
 from flcluster.errors import UserError
-from flcluster.layout import Layout
+from flcluster.federation.layout import Layout
+from flcluster.federation.worker import EVAL_BATCH, Worker
 from flcluster.modules import CNN
-from flcluster.represent import Gradient, InputEmbedding, LabelHistogram, places, projection, shares, unit
-from flcluster.worker import EVAL_BATCH, Worker
 
 SEED = 11
 

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from jsonargparse import ArgumentParser
 
-from flcluster.attributes import ATTRIBUTES
-from flcluster.datamodules.class_names import CIFAR10, CIFAR100, CIFAR100_GROUPS, DIGITS, EMNIST, FASHION_MNIST, KNOWN
-from flcluster.errors import UserError
-from flcluster.naming import attributes, plain, sentence
-from flcluster.semantics import (
+from flcluster.algorithms.personal.attributes import ATTRIBUTES
+from flcluster.algorithms.personal.naming import attributes, plain, sentence
+from flcluster.algorithms.personal.semantics import (
     Glyphs,
     HashedNames,
     NamesFile,
@@ -20,6 +18,16 @@ from flcluster.semantics import (
     ShippedNames,
     shipped,
 )
+from flcluster.datamodules.sources.class_names import (
+    CIFAR10,
+    CIFAR100,
+    CIFAR100_GROUPS,
+    DIGITS,
+    EMNIST,
+    FASHION_MNIST,
+    KNOWN,
+)
+from flcluster.errors import UserError
 
 DATASETS = KNOWN | {f"EMNIST {split}": names for split, names in EMNIST.items()}
 ANY = [ShippedNames(), OneHot(), RandomVectors(), HashedNames()]

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flcluster import drawing
-from flcluster.reading import Run
-from flcluster.study_figures import common, draw, styles
-from flcluster.study_file import Picture, Study, Target
+from flcluster.records.reader import Run
+from flcluster.report import style as drawing
+from flcluster.report.study.figures import common, draw, styles
+from flcluster.report.study.file import Picture, Study, Target
 
 
 def make_run(seed=0, **columns):

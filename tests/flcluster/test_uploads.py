@@ -13,12 +13,12 @@ from lightning import LightningModule
 from torch import nn
 
 from flcluster.algorithms import CA2FL, CCFL, CDFL, FedBuff, FedSoftAsync, Local
-from flcluster.checkpoint import load_checkpoint, save_checkpoint
-from flcluster.clock import RoundRobinArrivals
+from flcluster.devices.schedule import RoundRobinArrivals
+from flcluster.engine.run import make_loop
+from flcluster.engine.upload_loop import UploadLoop
 from flcluster.errors import UserError
-from flcluster.loops import make_loop
-from flcluster.recorder import Recorder
-from flcluster.upload_loop import UploadLoop
+from flcluster.records.checkpoint import load_checkpoint, save_checkpoint
+from flcluster.records.recorder import Recorder
 
 SEED, EPOCHS, BATCH, PRETRAIN = 11, 2, 16, 2
 COMMON = {"local_epochs": EPOCHS, "batch_size": BATCH, "pretrain_epochs": PRETRAIN, "cycles": 7.0}

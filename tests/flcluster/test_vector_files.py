@@ -5,9 +5,9 @@ import gzip
 import numpy as np
 import pytest
 
+from flcluster.algorithms.personal.vector_files import NamedVectors, pick, read_vectors, unit_vectors, write_vectors
+from flcluster.algorithms.personal.word_vectors import name_vectors, read_words
 from flcluster.errors import UserError
-from flcluster.vector_files import NamedVectors, pick, read_vectors, unit_vectors, write_vectors
-from flcluster.word_vectors import name_vectors, read_words
 
 
 def made(count=3, width=5):

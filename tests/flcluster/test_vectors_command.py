@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from flcluster import embedding
+from flcluster.algorithms.personal import embedding
+from flcluster.algorithms.personal.embedding import masked_mean
+from flcluster.algorithms.personal.semantics import NamesFile, shipped
+from flcluster.algorithms.personal.vectors_command import all_names, known_names
 from flcluster.cli import main
-from flcluster.datamodules.class_names import CIFAR100, EMNIST
-from flcluster.embedding import masked_mean
-from flcluster.semantics import NamesFile, shipped
-from flcluster.vectors_command import all_names, known_names
+from flcluster.datamodules.sources.class_names import CIFAR100, EMNIST
 
 
 class Tokenizer:

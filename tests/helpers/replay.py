@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional as F
 
-from flcluster.loops import make_loop
+from flcluster.engine.run import make_loop
 
 
 def begun(algorithm, fed):

@@ -1,0 +1,1 @@
+"""Clusters that follow clients whose data drift."""

@@ -1,0 +1,1 @@
+"""Generators on the server: what they draw, what they learn from."""

@@ -1,0 +1,1 @@
+"""A model of its own for every client, dropouts too."""

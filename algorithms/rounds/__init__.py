@@ -1,0 +1,1 @@
+"""Methods in rounds, with a server."""

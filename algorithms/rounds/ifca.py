@@ -1,0 +1,93 @@
+"""An Efficient Framework for Clustered Federated Learning (IFCA; Ghosh et al., 2020)."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flcluster.federation.averaging import weighted_sums
+from flcluster.federation.federation import Federation
+from flcluster.protocol.participation import Load
+from flcluster.protocol.rounds import Round, RoundAlgorithm, Served
+
+from .choice import check_choice, chosen, first_models, ifca_style_accuracy, number_of_models
+
+
+@dataclass(frozen=True, eq=False)
+class ModelsState:
+    """The server's models ``[K, P]`` and what clients chose last."""
+
+    models: Tensor
+    labels: Tensor
+    """The model each client trained last, ``[N]``; −1: never."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IFCA(RoundAlgorithm[ModelsState]):
+    """Each participant picks the model with the smallest training loss and trains it; the server averages by choice."""
+
+    num_clusters: int | None = None
+    """k: number of models; the data's number of clusters if not given."""
+    min_share: float = 0.0
+    """Draw the first k models again until each attracts this share of the first participants (IFCA's code: 0.35 for
+    k = 2, 0.1 for k = 4); 0 takes the first draw."""
+    ifca_style: bool = False
+    """Also measure how good clients are that choose their model by their test loss, as IFCA's code does."""
+
+    state_type: ClassVar[type] = ModelsState
+    named_clusters: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice(self.num_clusters, self.min_share)
+
+    @property
+    def extra_metrics(self) -> tuple[str, ...]:
+        """Add the accuracy of a choice by test loss, if that is asked for."""
+        return (*super().extra_metrics, *(("ifca_style_acc",) if self.ifca_style else ()))
+
+    def init(self, fed: Federation) -> ModelsState:
+        """k independent random models."""
+        k = number_of_models(self.num_clusters, fed)
+        models = first_models(fed, k, self.min_share, lambda: self.select(0, fed).clients)
+        return ModelsState(models, torch.full((fed.data.num_clients,), -1))
+
+    def clusters(self, state: ModelsState) -> Tensor | None:
+        """The k models, where all clients are not measured anyway."""
+        return state.models if self.measure == "participants" else None
+
+    def step(self, state: ModelsState, t: int, fed: Federation) -> tuple[ModelsState, Round]:
+        """Select, assign by loss, train, average per cluster (plain mean)."""
+        k = float(len(state.models))
+        cohort = self.select(t, fed, Load(downloads=k, forwards=k))
+        views = [fed.data.shard(m, t).train for m in cohort.clients]
+        labels = chosen(fed, lambda i: state.models, views)
+        jobs = [self.job(m, state.models[label], t, fed) for m, label in zip(cohort.clients, labels, strict=True)]
+        models, trained = weighted_sums(fed.train(jobs, self.before(fed, t)), labels, state.models, lambda result: 1.0)
+        now = state.labels.clone()
+        now[cohort.clients] = torch.tensor(labels, dtype=now.dtype)
+        return replace(state, models=models, labels=now), Round(
+            trained,
+            row_of=lambda i: models[labels[i]],
+            labels=labels,
+            download_models=len(models),
+            forwards_of=lambda i: len(models) * len(views[i]),
+            seconds=cohort.seconds,
+            lost=cohort.lost,
+        )
+
+    def served(self, state: ModelsState, t: int, fed: Federation) -> Served:
+        """Let every client that holds training data choose."""
+        labels = np.full(fed.data.num_clients, -1, dtype=np.int64)
+        clients = np.flatnonzero(fed.data.sizes(t))
+        labels[clients] = chosen(fed, lambda i: state.models, [fed.data.shard(m, t).train for m in clients.tolist()])
+        return Served(state.models, labels)
+
+    def measures(self, state: ModelsState, t: int, fed: Federation) -> dict[str, float]:
+        """Measure a choice by test loss, if that is asked for."""
+        if not self.ifca_style:
+            return {}
+        views = [fed.data.shard(client, t).test for client in np.flatnonzero(fed.data.sizes(t)).tolist()]
+        return {"ifca_style_acc": ifca_style_accuracy(fed, lambda i: state.models, views)}

@@ -1,0 +1,76 @@
+"""No collaboration, in rounds: every client trains its own model from one common initialisation, dropouts too."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from flcluster.federation.averaging import counts
+from flcluster.federation.federation import Federation
+from flcluster.protocol.participation import Load
+from flcluster.protocol.rounds import Round, RoundAlgorithm, Served, own_or_common
+
+
+@dataclass(frozen=True, eq=False)
+class LocalRoundsState:
+    """What every client starts from, and who has trained; the models are in a table."""
+
+    initial: Tensor
+    """``[1, P]``"""
+    trained: Tensor
+    """Whether each client has a model of its own, bool ``[N]``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalRounds(RoundAlgorithm[LocalRoundsState]):
+    """Clients go on with their own models round by round; nothing is sent."""
+
+    state_type: ClassVar[type] = LocalRoundsState
+
+    @property
+    def title(self) -> str:
+        """The papers' name."""
+        return "Local"
+
+    def init(self, fed: Federation) -> LocalRoundsState:
+        """One random model for all."""
+        return LocalRoundsState(fed.init_rows(1), torch.zeros(fed.data.num_clients, dtype=torch.bool))
+
+    def wanted(self, fed: Federation) -> int:
+        """Return how many clients a round trains; training alone, dropouts count too."""
+        return self.participants or max(1, round(self.participation * fed.data.num_clients))
+
+    def available(self, t: int, fed: Federation) -> NDArray[np.int64]:
+        """Return the clients that hold training data and are online: who has dropped out can still train alone."""
+        return self.online(np.flatnonzero(fed.data.sizes(t)), fed)
+
+    def step(self, state: LocalRoundsState, t: int, fed: Federation) -> tuple[LocalRoundsState, Round]:
+        """Train each client on its own data."""
+        own, cohort = fed.table("own"), self.select(t, fed, Load(downloads=0.0, uploads=0.0))
+        started = state.trained.clone()
+        jobs = (self.job(m, own[m] if state.trained[m] else state.initial[0], t, fed) for m in cohort.clients)
+        trained = []
+        for result in fed.train(jobs, self.before(fed, t)):
+            if counts(result):
+                own[result.client] = result.row
+                started[result.client] = True
+            trained.append(result.light())
+        return replace(state, trained=started), Round(
+            trained,
+            row_of=lambda i: own[trained[i].client] if started[trained[i].client] else state.initial[0],
+            upload_models=0,
+            download_models=0,
+            seconds=cohort.seconds,
+            lost=cohort.lost,
+        )
+
+    def served(self, state: LocalRoundsState, t: int, fed: Federation) -> Served:
+        """Every client uses its own model, or the first one before it has trained."""
+        return own_or_common(state.initial[0], fed.table("own"), state.trained.numpy())
+
+    def own_row(self, state: LocalRoundsState, client: int) -> tuple[str, int]:
+        """Return where a client's model lies."""
+        return "own", client

@@ -1,0 +1,1 @@
+"""Methods in which clients decide when to upload."""

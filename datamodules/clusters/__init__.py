@@ -1,0 +1,1 @@
+"""Clients in clusters: rotations, domains, writers."""

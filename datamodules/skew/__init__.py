@@ -1,0 +1,1 @@
+"""Clients that differ in their labels."""

@@ -1,0 +1,218 @@
+"""Clients that differ in their labels: one dataset, divided once by a replaceable partition."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from flcluster.data import FederatedDataModule, Shard, View
+from flcluster.datamodules.sources.class_names import class_names
+from flcluster.datamodules.sources.counts import Ints
+from flcluster.datamodules.sources.images import Images, ImageSource
+from flcluster.datamodules.sources.loading import Split, check_image_arguments, check_labels, load, open_dataset
+from flcluster.errors import UserError
+
+from .dirichlet import Dirichlet
+from .natural_ids import NaturalIds
+from .partitions import Partition, Samples
+from .split import Dropouts, LabelSplit, divide, reserve
+
+
+class LabelSkewDataModule(FederatedDataModule):
+    """Any torchvision-style dataset, its training samples divided among clients by their labels, for good.
+
+    There is one cluster: all of it. ``shard(m).test`` holds test samples in client m's own label mix, no sample twice;
+    ``cluster_test(0)`` is the global test set with equally many samples of each class, as many as the rarest has. Which
+    samples test depends on the seed only, whatever the partition and the number of clients.
+
+    Args:
+        dataset: A torchvision-style dataset class: its class path, or its name in ``torchvision.datasets``.
+        num_classes: Number of classes.
+        input_shape: Channels, height and width of the stored images.
+        mean: Per-channel mean of the pixels scaled to [0, 1].
+        std: Per-channel standard deviation of the pixels scaled to [0, 1].
+        num_clients: Number of clients.
+        partition: Who holds which labels: Dirichlet (the default), Pathological, APFLTable1, PathologicalDropout,
+            QuantitySkew, Shards, NaturalIds or IID.
+        dropouts: Clients that never take part in training; those of the partition (AP-FL's table has one) if not given.
+        monopoly_classes: Classes that the dropouts alone hold, in equal parts, beside what the partition gives them.
+        test_share: Share of each class of both splits that tests; null keeps the dataset's own test split for that.
+        proxy_size: Images that the server holds, taken out of what clients would train on.
+        limit: Use only so many images (training images with test_share null), chosen at random; all if not given.
+        dataset_kwargs: Further arguments of the dataset class.
+        image_size: Resize the images to this height and width.
+        batch_size: Batch size of the DataLoaders.
+        root: Folder that holds the datasets.
+        download: Download what is missing, where that is possible.
+        seed: Seed of every draw.
+    """
+
+    num_clusters = 1
+
+    def __init__(
+        self,
+        dataset: str,
+        num_classes: int,
+        input_shape: tuple[int, int, int],
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        num_clients: int = 10,
+        partition: Partition | None = None,
+        dropouts: list[int] | None = None,
+        monopoly_classes: list[int] | None = None,
+        test_share: float | None = 0.1,
+        proxy_size: int = 0,
+        limit: int | None = None,
+        dataset_kwargs: dict[str, Any] | None = None,
+        image_size: int | None = None,
+        batch_size: int = 128,
+        root: str | Path = "data",
+        download: bool = False,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.dataset, self.dataset_kwargs = dataset, dict(dataset_kwargs or {})
+        if type(self).name == FederatedDataModule.name:
+            self.name = dataset.rpartition(".")[2]
+        self.num_classes, self.num_clients = num_classes, num_clients
+        self.mean, self.std, self.stored_shape = tuple(mean), tuple(std), tuple(input_shape)
+        self.image_size, self.input_shape = image_size, self.stored_shape
+        self.partition = partition or Dirichlet()
+        self.test_share, self.proxy_size, self.limit = test_share, proxy_size, limit
+        self.batch_size, self.root, self.download, self.seed = batch_size, Path(root).expanduser(), download, seed
+        self._dropouts = Dropouts(_chosen(dropouts, self.partition.dropouts), _chosen(monopoly_classes, ()))
+        self._loaded: tuple[ImageSource, LabelSplit] | None = None
+        self._check_arguments()
+        if image_size is not None:
+            self.input_shape = (self.stored_shape[0], image_size, image_size)
+
+    @property
+    def dropouts(self) -> list[int]:
+        """Clients that never take part in training, ascending."""
+        return list(self._dropouts.clients)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """What the classes are called, by label."""
+        return class_names(self.dataset, self.num_classes, self.dataset_kwargs.get("split"))
+
+    @property
+    def missing_classes(self) -> list[int]:
+        """Classes that no client but dropouts holds, ascending."""
+        return np.flatnonzero(~self._drawn[1].counts[self.stays].any(axis=0)).tolist()
+
+    @property
+    def described(self) -> dict[str, str]:
+        """Say for a run's summary who holds which labels, and which classes only dropouts hold."""
+        told = [self.partition.title]
+        if self._dropouts.clients != tuple(self.partition.dropouts):
+            told.append(f"dropouts {' '.join(map(str, self._dropouts.clients)) or 'none'}")
+        if self._dropouts.monopolies:
+            told.append(f"monopolies {' '.join(map(str, self._dropouts.monopolies))}")
+        missing = [self.class_names[label] for label in self.missing_classes]
+        return {"partition": ", ".join(told), "missing_classes": ", ".join(missing)}
+
+    def prepare_data(self) -> None:
+        """Download both splits if asked to."""
+        if self.download:
+            open_dataset(self.dataset, self.root, "train", self.dataset_kwargs, download=True)
+            open_dataset(self.dataset, self.root, "test", self.dataset_kwargs, download=True)
+
+    def images(self, split: Split) -> Images:
+        """Load one split as it is stored."""
+        return load(self.dataset, self.root, split, self.dataset_kwargs, self.stored_shape)
+
+    def setup(self, stage: str | None = None) -> None:
+        """Load the data and divide them once; later calls do nothing."""
+        if self._loaded is not None:
+            return
+        train, test = self._checked_images("train"), self._checked_images("test")
+        both = Images(torch.cat([train.pixels, test.pixels]), torch.cat([train.labels, test.labels]), train.maximum)
+        drawn = self._divided(both.labels.numpy(), (len(train), len(test)))
+        both = both if self.image_size is None else both.resized(self.image_size)
+        self._loaded = ImageSource(both, self.mean, self.std), drawn
+
+    def size(self, client: int, cycle: int = 0) -> int:
+        """Return the number of training samples of a client."""
+        return len(self._drawn[1].train[self._checked(client)])
+
+    def label_counts(self, clients: Ints, cycle: int) -> Ints:
+        """Count the training labels of some clients, ``[n, num_classes]``."""
+        return self._drawn[1].counts[clients]
+
+    def shard(self, client: int, cycle: int = 0) -> Shard:
+        """Return what a client holds, the same in every cycle."""
+        split = self._drawn[1]
+        train, test = split.train[self._checked(client)], split.test[client]
+        return Shard(self._view(train), self._view(test), torch.ones(1))
+
+    def proxy(self, cluster: int) -> View:
+        """Return what the server holds (no client trains or is tested on any of it)."""
+        return self._view(self._drawn[1].proxy)
+
+    def cluster_train(self, cluster: int) -> View:
+        """Return what all clients train on together, dropouts too."""
+        return self._view(np.sort(np.concatenate(self._drawn[1].train)))
+
+    def cluster_test(self, cluster: int) -> View:
+        """Return the global test set, with equally many samples of each class."""
+        return self._view(self._drawn[1].global_test)
+
+    def global_test(self) -> View:
+        """Return the global test set, with equally many samples of each class."""
+        return self.cluster_test(0)
+
+    @property
+    def _drawn(self) -> tuple[ImageSource, LabelSplit]:
+        self.setup()
+        assert self._loaded is not None
+        return self._loaded
+
+    def _checked_images(self, split: Split) -> Images:
+        images = self.images(split)
+        check_labels(images, self.num_classes, split, self.name)
+        return images
+
+    def _divided(self, labels: Ints, lengths: tuple[int, int]) -> LabelSplit:
+        ids = None
+        if isinstance(self.partition, NaturalIds):
+            ids = self.partition.read(self.dataset, self.root, self.dataset_kwargs, lengths)
+        kept = reserve(
+            labels,
+            lengths[0],
+            test_share=self.test_share,
+            proxy_size=self.proxy_size,
+            limit=self.limit,
+            seed=self.seed,
+        )
+        samples = Samples(labels, self.num_classes, ids)
+        return divide(self.partition, self._dropouts, samples, kept, self.num_clients, self.seed)
+
+    def _view(self, index: Ints) -> View:
+        return View(((self._drawn[0], torch.from_numpy(index)),))
+
+    def _checked(self, client: int) -> int:
+        if not 0 <= client < self.num_clients:
+            raise IndexError(f"client {client} of {self.num_clients}")
+        return client
+
+    def _check_arguments(self) -> None:
+        check_image_arguments(self.stored_shape, self.mean, self.std, self.image_size)
+        least = {"num_classes": 1, "num_clients": 1, "batch_size": 1, "limit": 1, "seed": 0, "proxy_size": 0}
+        for name, value in least.items():
+            given = getattr(self, name)
+            if given is not None and given < value:
+                raise UserError(f"data.{name} is {given}: it must be at least {value}")
+        if self.test_share is not None and not 0 < self.test_share < 1:
+            raise UserError(f"data.test_share is {self.test_share}: it must be above 0 and below 1, or null")
+        if self.partition.says_who:  # also who drops out
+            self.partition.check(self.num_clients, self.num_classes)
+        self._dropouts.check(self.partition, self.num_clients, self.num_classes)
+        if not self.partition.says_who:
+            self.partition.check(self.num_clients, self.num_classes - len(self._dropouts.monopolies))
+
+
+def _chosen(given: Sequence[int] | None, otherwise: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted(otherwise if given is None else given))

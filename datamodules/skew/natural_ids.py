@@ -1,0 +1,87 @@
+"""Clients that the data name themselves: writers, users, devices."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flcluster.datamodules.sources.counts import Ints
+from flcluster.datamodules.sources.loading import open_dataset
+from flcluster.errors import UserError
+
+from .dealing import NOBODY
+from .partitions import Partition, Samples, check_count
+
+
+@dataclass(frozen=True, kw_only=True)
+class NaturalIds(Partition):
+    """A client is a natural owner of samples, such as a writer; it is trained and tested on its own samples only.
+
+    Owners are named by a file, or by an attribute of the dataset. Clients are chosen at random among those with enough
+    samples; what others own is nobody's.
+    """
+
+    path: str | None = None
+    """A file in ``data.root`` with the owner of each image, those of the training split first: text with a name in each
+    line, or ``.npy``."""
+    attribute: str | None = None
+    """The attribute of the dataset's class that lists each image's owner, instead of a file."""
+    min_samples: int = 1
+    """Owners with fewer training samples are not chosen."""
+
+    def __post_init__(self) -> None:
+        check_count("min_samples", self.min_samples)
+        if (self.path is None) == (self.attribute is None):
+            raise UserError("data.partition: NaturalIds needs a path or an attribute, one of them")
+
+    @property
+    def says_who(self) -> bool:
+        """The data do."""
+        return True
+
+    def read(self, dataset: str, root: Path, kwargs: dict[str, Any], lengths: tuple[int, int]) -> Ints:
+        """Return the number of each sample's owner; ``lengths`` are the images of the training and the test split."""
+        if self.path is not None:
+            names = read_names(root / Path(self.path).expanduser())
+            where = f"data.partition.path {self.path}"
+        else:
+            owners = [_attribute(open_dataset(dataset, root, s, kwargs), self.attribute) for s in ("train", "test")]
+            names = np.concatenate(owners)
+            where = f"data.partition.attribute {self.attribute}"
+        if names.shape != (sum(lengths),):
+            found = " x ".join(map(str, names.shape))
+            raise UserError(
+                f"{where} names the owners of {found} images, but {dataset.rpartition('.')[2]} has "
+                f"{lengths[0]} training and {lengths[1]} test images: give one name each"
+            )
+        return np.unique(names, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+    def draw(self, samples: Samples, num_clients: int, rng: np.random.Generator) -> Ints:
+        """Choose the owners that are clients."""
+        assert samples.ids is not None
+        sizes = np.bincount(samples.ids)
+        fit = np.flatnonzero(sizes >= self.min_samples)
+        if len(fit) < num_clients:
+            raise UserError(
+                f"data.num_clients is {num_clients}, but only {len(fit)} natural owners have at least "
+                f"{self.min_samples} training samples (data.partition.min_samples)"
+            )
+        client = np.full(len(sizes), NOBODY)
+        client[rng.permutation(fit)[:num_clients]] = np.arange(num_clients)
+        return client[samples.ids]
+
+
+def read_names(path: Path) -> np.ndarray:
+    """Read one name for each image."""
+    try:
+        return np.load(path) if path.suffix == ".npy" else np.array(path.read_text(encoding="utf-8").splitlines())
+    except (OSError, ValueError) as error:
+        raise UserError(f"data.partition.path: {path} cannot be read ({error})") from error
+
+
+def _attribute(opened: Any, name: str | None) -> np.ndarray:
+    found = getattr(opened, str(name), None)
+    if found is None:
+        raise UserError(f"data.partition.attribute: {type(opened).__name__} has no {name!r}")
+    return np.asarray(found)

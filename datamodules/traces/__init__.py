@@ -1,0 +1,1 @@
+"""Streams from published traces: manifests, their images, their times."""

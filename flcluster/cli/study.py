@@ -1,0 +1,112 @@
+"""Several variants of one configuration, a run each, then a paper's figures and table from all of them."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from flcluster.cli.processes import Job, refuse_places, run_all, with_seed
+from flcluster.engine.config import Plan, fit_parser, with_dashes
+from flcluster.engine.resume import new_directory
+from flcluster.errors import UserError
+from flcluster.files import replacing, slug
+from flcluster.report.study.file import Study, read_study
+from flcluster.report.study.show import show
+
+
+def study(argv: list[str]) -> int:
+    """Run every variant once per seed, going on where it stopped; then draw and tabulate all that is there."""
+    given, rest = _parser().parse_known_args(argv)
+    plan = read_study(given.study)
+    rest = with_dashes(rest)
+    if given.draw_only == "true":
+        return _draw_only(plan, given, rest)
+    refuse_places("study", rest)
+    chosen = _chosen(plan, given.only)
+    check(plan, chosen, rest)
+    output = given.output or new_directory(Path("runs") / plan.path.stem)
+    if code := run_all(output, jobs(plan, chosen, rest, output, given.seeds or [None])):
+        return code
+    show(plan, output)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="flcluster study",
+        description="Run the variants that a study file names, then draw its figures and print its table. "
+        "Everything else is handed to flcluster fit.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("study", type=Path, help="Study file, e.g. configs/studies/NAME.yaml; comes first.")
+    parser.add_argument("--seeds", nargs="+", type=int, default=None, help="Seeds to repeat with.")
+    parser.add_argument("--only", nargs="+", default=None, help="Variants to run; default all.")
+    parser.add_argument("--output", type=Path, default=None, help="Folder of the runs; default runs/<study>/<time>.")
+    parser.add_argument(
+        "--draw_only", choices=("true", "false"), default="false", help="Run nothing; draw what is in --output."
+    )
+    return parser
+
+
+def _draw_only(plan: Study, given: argparse.Namespace, rest: Sequence[str]) -> int:
+    if given.output is None:
+        raise UserError("--draw_only true needs --output DIR, the folder of a study's runs")
+    if unused := [*rest, *(["--seeds"] if given.seeds else []), *(["--only"] if given.only else [])]:
+        raise UserError(f"--draw_only true runs nothing and draws all that is there: leave out {' '.join(unused)}")
+    show(plan, given.output)
+    return 0
+
+
+def _chosen(plan: Study, only: Iterable[str] | None) -> list[str]:
+    """Return the variants to run, in the file's order; ``only`` may name them or their directories."""
+    wanted = list(plan.variants) if only is None else list(only)
+    known = {alias for name in plan.variants for alias in (name, slug(name))}
+    if unknown := [name for name in wanted if name not in known]:
+        raise UserError(f"--only: there is no variant {', '.join(unknown)}; there are {', '.join(plan.variants)}")
+    return [name for name in plan.variants if {name, slug(name)} & set(wanted)]
+
+
+def check(plan: Study, chosen: Sequence[str], rest: Sequence[str]) -> None:
+    """Parse and build every variant before the first one runs, so that no mistake waits behind hours of training."""
+    from flcluster.engine.fit import instantiated
+
+    parser = fit_parser()
+    parser.exit_on_error = False
+    for name in chosen:
+        settings = [_text(changes) for changes in (plan.common, plan.variants[name]) if changes]
+        try:
+            given = parser.parse_args([*_merged(*plan.base, *settings), *rest])
+            given.logger = None  # parsed, but none begins to write yet
+            instantiated(Plan(parser, given, Path("."), None))
+        except (argparse.ArgumentError, UserError) as error:
+            raise UserError(f"study {plan.path}: variant {name}: {error}") from error
+
+
+def jobs(
+    plan: Study, chosen: Sequence[str], rest: Sequence[str], output: Path, seeds: Sequence[int | None]
+) -> list[Job]:
+    """Write what each variant changes as a config file; return the runs: all variants with one seed, then the next."""
+    arguments = {}
+    for name in chosen:
+        own = output / "variants" / f"{slug(name)}.yaml"
+        changes = [(output / "common.yaml", plan.common), (own, plan.variants[name])]
+        files = [_written(file, settings) for file, settings in changes if settings]
+        arguments[name] = [*_merged(*plan.base, *files), *rest]
+    return [with_seed(slug(name), arguments[name], seed) for seed in seeds for name in chosen]
+
+
+def _written(path: Path, settings: dict[str, Any]) -> Path:
+    with replacing(path) as temporary:
+        temporary.write_text(_text(settings), encoding="utf-8")
+    return path
+
+
+def _text(settings: dict[str, Any]) -> str:
+    return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+
+
+def _merged(*configs: str | Path) -> list[str]:
+    """Return the arguments that merge configs, later ones over earlier ones."""
+    return [part for config in configs for part in ("--config", str(config))]

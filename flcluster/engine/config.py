@@ -1,0 +1,143 @@
+"""From the command line to a resolved configuration: one parser for every command that takes a run's settings."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
+from lightning import LightningModule
+from lightning.pytorch.loggers.logger import Logger
+
+from flcluster.data import FederatedDataModule
+from flcluster.engine.callbacks import Callback
+from flcluster.engine.resume import config_of, free_directory, option, refuse_changes, resumed
+from flcluster.errors import UserError
+from flcluster.protocol.base import Algorithm
+
+
+@dataclass
+class FabricConfig:
+    """Where to run: handed to Lightning Fabric."""
+
+    accelerator: str = "auto"
+    """cpu, gpu, mps, auto …"""
+    devices: int | str = 1
+    """Processes (devices) per node; clients are shared out among them."""
+    num_nodes: int = 1
+    """Nodes, under torchrun or SLURM."""
+    strategy: str = "auto"
+    """How processes are started and talk; client models are never wrapped by it."""
+    precision: str = "32-true"
+    """32-true, bf16-mixed or 16-mixed."""
+
+
+@dataclass
+class EngineConfig:
+    """How to run. Nothing here changes a result, but for the last bits of sums with other ``threads``."""
+
+    look_ahead: int | None = None
+    """Clients trained ahead of their upload; default 1 with one process, 4 per process with more."""
+    memory_gb: float = 1.0
+    """Host memory for rows of client models (per process); tables beyond it go to a memory-mapped file."""
+    threads: int | None = None
+    """CPU threads per process; default OMP_NUM_THREADS, or all cores divided by the processes of this machine."""
+    checkpoint_minutes: float = 5.0
+    """Time between checkpoints."""
+    max_time: str | None = None
+    """Stop (resumably) after HH:MM:SS or DD:HH:MM:SS."""
+    max_updates: int | None = None
+    """Stop (resumably) after this many uploads (or rounds) in all."""
+    session: int | None = None
+    """Uploads (rounds) between two rows of metrics; default one per client (one round)."""
+    progress: bool = True
+    """Show progress."""
+    table: bool = True
+    """Print a table at the end."""
+    pictures: bool = True
+    """Draw pictures at the end."""
+
+
+def fit_parser(prog: str = "flcluster fit") -> ArgumentParser:
+    """Build the parser of a run's settings. Imports the three libraries, so that bare class names are known."""
+    import lightning.pytorch.loggers  # noqa: F401
+
+    import flcluster.algorithms
+    import flcluster.datamodules
+    import flcluster.modules  # noqa: F401
+
+    set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    parser = ArgumentParser(
+        prog=prog,
+        usage=f"{prog} [--config FILE ...] [--KEY VALUE ...]",  # the whole list would bury what an error says
+        description="Run one method on one federated dataset.",
+    )
+    parser.add_argument("--config", action="config", help="YAML file; may be given again, later ones win.")
+    parser.add_argument("--seed_everything", type=int, default=0, help="Seed of data, arrivals, initialisation, all.")
+    parser.add_class_arguments(FabricConfig, "fabric")
+    parser.add_class_arguments(EngineConfig, "engine")
+    parser.add_subclass_arguments(FederatedDataModule, "data", required=True)
+    parser.add_subclass_arguments(LightningModule, "model", required=True)
+    parser.add_subclass_arguments(Algorithm, "algorithm", required=True)
+    parser.add_argument("--logger", type=Logger | list[Logger] | None, default=None, help="Lightning logger(s).")
+    parser.add_argument("--callbacks", type=list[Callback] | None, default=None, help="Hooks, e.g. EarlyStopping.")
+    parser.add_argument("--run_dir", type=str | None, default=None, help="Default runs/<config>/<time>.")
+    parser.add_argument("--ckpt_path", type=str | None, default=None, help="'last' or a checkpoint to go on from.")
+    parser.link_arguments("seed_everything", "data.init_args.seed")
+    for name in ("num_classes", "input_shape"):
+        parser.link_arguments(
+            "data", f"model.init_args.{name}", compute_fn=lambda d, n=name: getattr(d, n), apply_on="instantiate"
+        )
+    return parser
+
+
+def with_dashes(argv: list[str]) -> list[str]:
+    """Accept ``key=value`` beside ``--key=value`` (W&B sweep agents send either)."""
+    return [f"--{a}" if re.fullmatch(r"[A-Za-z_][\w.]*=.*", a, re.DOTALL) else a for a in argv]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A parsed command line: the settings, where the run lives, and the checkpoint it goes on from."""
+
+    parser: ArgumentParser
+    settings: Namespace
+    run_dir: Path
+    checkpoint: Path | None
+
+    @property
+    def text(self) -> str:
+        """The resolved configuration as YAML; reading it back gives the same run."""
+        return dumped(self.parser, self.settings)
+
+
+def dumped(parser: ArgumentParser, settings: Namespace) -> str:
+    """Return settings as YAML, with every null: where the default is something else, null says something."""
+    text: str = parser.dump(settings, skip_unset=False)
+    return text
+
+
+def plan_fit(argv: list[str]) -> Plan:
+    """Parse a command line, find the run directory and, for a resumed run, refuse settings that differ."""
+    argv = with_dashes(argv)
+    run_dir, checkpoint = resumed(argv)
+    parser = fit_parser()
+    if checkpoint is not None and not option(argv, "config"):
+        argv = ["--config", str(config_of(run_dir)), *argv]
+    for path in option(argv, "config"):
+        _check_yaml(Path(path))
+    settings = parser.parse_args(argv)
+    if checkpoint is not None:
+        assert run_dir is not None
+        refuse_changes(yaml.safe_load(dumped(parser, settings)), config_of(run_dir))
+    else:
+        run_dir = free_directory(settings, argv)
+    return Plan(parser, settings, run_dir, checkpoint)
+
+
+def _check_yaml(path: Path) -> None:
+    """Refuse a config file that is missing or is not YAML, by its name."""
+    try:
+        yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"--config {path} cannot be read: {' '.join(str(error).split())}") from error

@@ -1,0 +1,97 @@
+"""One run from its plan: build what is configured, start the processes, drive, finish."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from jsonargparse import Namespace
+from lightning.fabric import Fabric
+
+from flcluster.engine.config import Plan
+from flcluster.engine.loggers import prepare_loggers
+from flcluster.engine.process import Interrupt, end_with_parent, keep_freed_memory, tell_children_their_parent
+from flcluster.engine.run import ActiveRun, Experiment
+from flcluster.errors import UserError
+from flcluster.records.checkpoint import load_checkpoint
+
+PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
+
+
+def build(plan: Plan) -> Experiment:
+    """Instantiate what a plan names. No data is read yet."""
+    restored = load_checkpoint(plan.checkpoint) if plan.checkpoint else None
+    config = {
+        **yaml.safe_load(plan.text),
+        "run_dir": None,
+        "ckpt_path": None,
+    }  # before the loggers are told what is this run's alone
+    ids = prepare_loggers(plan.settings, plan.run_dir, restored["logger_ids"] if restored else {})
+    made = instantiated(plan)
+    loggers = made.logger if isinstance(made.logger, list) else [made.logger] if made.logger else []
+    return Experiment(
+        seed=made.seed_everything,
+        fabric=made.fabric,
+        engine=made.engine,
+        data=made.data,
+        model=made.model,
+        algorithm=made.algorithm,
+        config=config,
+        run_dir=plan.run_dir,
+        loggers=loggers,
+        callbacks=made.callbacks or [],
+        restored=restored,
+        logger_ids=ids,
+    )
+
+
+def instantiated(plan: Plan) -> Namespace:
+    """Build the configured objects; what their constructors refuse is the user's to fix."""
+    try:
+        made: Namespace = plan.parser.instantiate(plan.settings)
+    except (ValueError, TypeError) as error:
+        root: BaseException = error
+        while root.__cause__ or root.__context__:  # the parser wraps what a constructor said
+            root = root.__cause__ or root.__context__ or root
+        raise UserError(f"cannot build what the configuration names: {root}") from error
+    return made
+
+
+def fit(exp: Experiment) -> dict[str, Any]:
+    """Run an experiment to its end, or to the point where it is stopped, and return its summary."""
+    fabric = launch(exp)
+    with Interrupt() as interrupt:
+        run = ActiveRun(exp, fabric, interrupt)
+        with run.progress:
+            run.begin()
+            return run.finish(run.drive())
+
+
+def launch(exp: Experiment) -> Fabric:
+    """Start the processes and agree on where the run lives."""
+    c = exp.fabric
+    if c.precision not in PRECISIONS:
+        raise UserError(f"fabric.precision must be one of {', '.join(PRECISIONS)}, got {c.precision!r}")
+    try:
+        fabric = Fabric(
+            accelerator=c.accelerator,
+            devices=c.devices,
+            num_nodes=c.num_nodes,
+            strategy=c.strategy,
+            precision=c.precision,  # type: ignore[arg-type]
+            callbacks=list(exp.callbacks),
+        )
+    except (ValueError, TypeError, RuntimeError, ImportError) as error:
+        given = ", ".join(f"{name}={value!r}" for name, value in vars(c).items())
+        raise UserError(f"fabric ({given}): {error}") from error
+    tell_children_their_parent()
+    fabric.launch()
+    end_with_parent()
+    keep_freed_memory()
+    if exp.engine.threads or "OMP_NUM_THREADS" not in os.environ:
+        local = max(1, fabric.world_size // c.num_nodes)
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        torch.set_num_threads(exp.engine.threads or max(1, cores // local))
+    exp.run_dir = Path(fabric.broadcast(str(exp.run_dir)))
+    return fabric

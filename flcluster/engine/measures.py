@@ -1,0 +1,75 @@
+"""What all clients get, whether or not they take part: how good their models are and how alike those who share one."""
+
+from math import nan
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flcluster.clustering.agreement import matched_purity
+from flcluster.clustering.distances import L1
+from flcluster.clustering.points import shares
+from flcluster.clustering.silhouette import mean_distances
+from flcluster.federation.federation import Federation
+from flcluster.protocol.rounds import Served
+from flcluster.records.columns import SHOWN_SIZES
+
+BOTH = ("acc_global", "acc_local", "acc_global_dropouts", "acc_local_dropouts")
+"""How good the clients' models are on all classes alike and on what clients hold themselves."""
+
+
+def local_accuracies(served: Served, t: int, fed: Federation) -> NDArray[np.float64]:
+    """Return each client's accuracy on its own test data with the model it is served; NaN without either."""
+    return fed.client_accuracies(served.models, served.which, t)
+
+
+def both_accuracies(served: Served, local: NDArray[np.float64], fed: Federation) -> dict[str, float]:
+    """Average over clients that stay, and over dropouts: accuracy on the global test set, and on their own.
+
+    Nothing for data without a global test set.
+    """
+    test = fed.data.global_test()
+    if test is None:
+        return {}
+    models = np.unique(served.which[served.which >= 0]).tolist()
+    found = {k: fed.accuracy(served.models[k].to(fed.device), test) for k in models}
+    everywhere = np.array([found.get(k, nan) for k in served.which.tolist()])
+    groups = {"": fed.data.stays, "_dropouts": np.array(fed.data.dropouts, dtype=np.int64)}
+    return {
+        f"acc_{name}{group}": _mean(values[clients])
+        for name, values in (("global", everywhere), ("local", local))
+        for group, clients in groups.items()
+    }
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else nan
+
+
+def measured(served: Served, accuracies: NDArray[np.float64], t: int, fed: Federation) -> dict[str, float]:
+    """Measure all clients, knowing the accuracy of each with the model it is served, on the data of round ``t``.
+
+    ``heterogeneity`` is the mean client distance: for each client that holds data the mean L1 distance of its label
+    shares to those of the others with the same model, then the mean over clients. ``purity`` is the share of clients
+    whose cluster is the one most of their samples come from, after the best one-to-one matching.
+    """
+    labels, holding = served.labels, np.flatnonzero(fed.data.sizes(t))
+    holding = holding[labels[holding] >= 0]
+    known = accuracies[~np.isnan(accuracies)]
+    points = shares(fed.data.label_counts(holding, t))
+    apart = mean_distances(points, labels[holding], L1()) if len(holding) else np.zeros(0)
+    sizes = np.bincount(labels[labels >= 0])
+    return {
+        "client_acc": _mean(accuracies),
+        "client_acc_std": float(known.std()) if len(known) else nan,
+        "clusters": float((sizes > 0).sum()),
+        "purity": matched_purity(labels[holding], true_clusters(holding, t, fed)) if fed.data.num_clusters > 1 else nan,
+        "heterogeneity": float(apart.mean()) if len(apart) else nan,
+        **{f"cluster_size_{k}": float(size) for k, size in enumerate(sizes[:SHOWN_SIZES])},
+    }
+
+
+def true_clusters(clients: NDArray[np.int64], t: int, fed: Federation) -> NDArray[np.int64]:
+    """Return the cluster that most of each client's samples come from."""
+    mixtures = (fed.data.shard(client, t).mixture for client in clients.tolist())
+    return np.array([int(mixture.argmax()) for mixture in mixtures], dtype=np.int64)

@@ -1,0 +1,93 @@
+"""Being told to stop: signals become a reason the run looks at between steps; orphaned ranks end themselves."""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from types import FrameType, TracebackType
+from typing import Any
+
+SIGNALS = {signal.SIGINT: "interrupted (Ctrl-C)", signal.SIGTERM: "SIGTERM"}
+
+
+if hasattr(signal, "SIGUSR1"):  # not on Windows
+    SIGNALS[signal.SIGUSR1] = "SIGUSR1 (the end of the job is near)"
+
+
+PARENT = "FLCLUSTER_PARENT"
+
+
+def exit_code(status: str) -> int:
+    """Return the exit code of a run: 128 + number if a signal ended it (but not a scheduler's warning), else 0."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if status == f"stopped: {SIGNALS[number]}":
+            return 128 + number
+    return 0
+
+
+class Interrupt:
+    """While active, the first signal sets ``reason``; a second Ctrl-C interrupts at once."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self._old: dict[int, Any] = {}
+
+    def __enter__(self) -> "Interrupt":
+        if threading.current_thread() is threading.main_thread():
+            self._old = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT and self.reason is not None:
+            raise KeyboardInterrupt
+        self.reason = SIGNALS[signal.Signals(number)]
+
+
+def tell_children_their_parent() -> None:
+    """Leave this process's number to the ranks that Fabric starts from it."""
+    os.environ.setdefault(PARENT, str(os.getpid()))
+
+
+def end_with_parent() -> None:
+    """Let a rank that Fabric started end when rank 0 is gone (a killed parent cannot tell its children)."""
+    parent = int(os.environ[PARENT])
+    if os.getppid() != parent:
+        return
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc not to hand activations back to the kernel after every step (page faults cost a CNN a third)."""
+    if not sys.platform.startswith("linux"):
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, 2**30)
+        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def peak_gb() -> float | None:
+    """Return the most memory this process ever held, in GiB; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    unit = 2**30 if sys.platform == "darwin" else 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit

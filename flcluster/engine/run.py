@@ -1,0 +1,247 @@
+"""The moving parts of one run, how they advance together and how they are saved together. Runs on every rank."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lightning import LightningModule
+from lightning.fabric import Fabric
+
+from flcluster.data import FederatedDataModule
+from flcluster.engine.config import EngineConfig, FabricConfig
+from flcluster.engine.loggers import finish_logger, start_loggers
+from flcluster.engine.loop import Loop
+from flcluster.engine.process import Interrupt, peak_gb
+from flcluster.engine.progress import RunProgress
+from flcluster.engine.round_loop import RoundLoop
+from flcluster.engine.upload_loop import UploadLoop
+from flcluster.errors import UserError
+from flcluster.federation.bank import Bank
+from flcluster.federation.federation import Federation
+from flcluster.files import replacing, write_config, write_json
+from flcluster.protocol.base import Algorithm
+from flcluster.protocol.rounds import RoundAlgorithm
+from flcluster.protocol.uploads import UploadAlgorithm
+from flcluster.records.checkpoint import save_checkpoint
+from flcluster.records.provenance import code_version
+from flcluster.records.recorder import RECENT, Recorder
+
+
+@dataclass(eq=False)
+class Experiment:
+    """Everything a run is made of, instantiated."""
+
+    seed: int
+    fabric: FabricConfig
+    engine: EngineConfig
+    data: FederatedDataModule
+    model: LightningModule
+    algorithm: Algorithm[Any]
+    config: dict[str, Any]
+    run_dir: Path
+    loggers: Sequence[Any] = ()
+    callbacks: Sequence[Any] = ()
+    restored: dict[str, Any] | None = None
+    logger_ids: dict[str, str] = field(default_factory=dict)
+
+
+class ActiveRun:
+    """The moving parts of a run and how they are saved together."""
+
+    def __init__(self, exp: Experiment, fabric: Fabric, interrupt: Interrupt) -> None:
+        self.exp, self.fabric, self.interrupt = exp, fabric, interrupt
+        self.main = fabric.is_global_zero
+        self._load_data()
+        if self.main:
+            write_config(exp.run_dir / "config.yaml", exp.config)
+        fabric.barrier()
+        budget = int(exp.engine.memory_gb * 2**30)
+        shared = fabric.world_size > 1
+        self.fed = Federation(
+            fabric, exp.model, exp.data, lambda width: Bank(exp.run_dir / "bank", width, budget, shared), exp.seed
+        )
+        self.loop: Loop[Any] = make_loop(exp.algorithm, self.fed, exp.engine.look_ahead, exp.engine.session)
+        self.loop.run_dir = exp.run_dir
+        self.recorder = Recorder(
+            exp.data.num_clients, exp.data.num_clusters, self.loop.extra_metrics, RECENT if self.loop.steady else 1
+        )
+        self.elapsed = 0.0
+        self.code = [code_version()] if self.main else []
+        """The code that made this run, one entry each time it went on with another."""
+        self.begun = exp.restored is not None
+        """Whether there is a checkpoint to go on from."""
+        self.fed.note = self._note
+        self.progress = RunProgress(exp.algorithm.title, self.loop.total, 0, enabled=self.main and exp.engine.progress)
+
+    def _note(self, text: str) -> None:
+        """Show what takes long before the first step; being told to stop then leaves nothing to go on from."""
+        if self.interrupt.reason is not None and not self.begun:
+            raise UserError(f"{self.interrupt.reason} before the first checkpoint: start the run anew")
+        self.progress.note(text)
+
+    def _load_data(self) -> None:
+        if self.fabric.local_rank == 0:
+            self.exp.data.prepare_data()
+        self.fabric.barrier()
+        self.exp.data.setup("fit")
+
+    @property
+    def last_checkpoint(self) -> Path:
+        """Where this run's checkpoint lies."""
+        return self.exp.run_dir / "checkpoints" / "last.ckpt"
+
+    def begin(self) -> None:
+        """Make the first state, or take up a checkpoint."""
+        self.started = self.saved = time.monotonic()
+        self.stop_at = seconds(self.exp.engine.max_time)
+        folder = self.exp.run_dir if self.main else None
+        if self.exp.restored is None:
+            self.recorder.open(folder, None)
+            self.progress.note(f"writing to {self.exp.run_dir}; preparing the first models")
+            self.loop.begin()
+            self.loggers = start_loggers(self.exp.loggers, self.exp.config) if self.main else []
+            self._session()
+            self.save()
+            self.begun = True
+        else:
+            self.restore(self.exp.restored)
+            self.recorder.open(folder, self.exp.restored["recorder"]["positions"])
+            self.loggers = start_loggers(self.exp.loggers, self.exp.config) if self.main else []
+            self.exp.restored = None  # its rows have been copied
+            self.progress.note(f"going on in {self.exp.run_dir} at {self.loop.position} of {self.loop.total}")
+        self.progress.start_from(self.loop.position)
+        self.fabric.call("on_fit_start", loop=self.loop)
+
+    def drive(self) -> str | None:
+        """Step until the end; return why it stopped early, if it did."""
+        loop = self.loop
+        while loop.position < loop.total:
+            why = self._reason_to_stop()
+            if why:
+                return why
+            exchanges = loop.advance()
+            for exchange in exchanges:
+                self.recorder.add(exchange, loop.epoch)
+                if exchange.status == "refused":
+                    self.progress.note(f"refused the upload of client {exchange.client} (not finite or wrong shape)")
+            if loop.position % loop.session == 0 or loop.position == loop.total:
+                self._session()
+            self.progress.update(loop.position, self.recorder.shown, loop.unit)
+        return None
+
+    def _session(self) -> None:
+        loop = self.loop
+        row = self.recorder.end_session(loop.epoch, loop.time, loop.cluster_accuracies(), loop.gauges())
+        for logger in self.loggers:
+            logger.log_metrics(row, step=self.recorder.updates)
+        self.fabric.call("on_session_end", loop=self.loop, metrics=row)
+
+    def _reason_to_stop(self) -> str | None:
+        """Agree over all ranks whether to stop, and write a checkpoint when one is due."""
+        engine, now = self.exp.engine, time.monotonic()
+        why = self.interrupt.reason or self.loop.stop
+        if self.stop_at is not None and now - self.started >= self.stop_at:
+            why = f"time limit engine.max_time={engine.max_time}"
+        due = now - self.saved >= 60 * engine.checkpoint_minutes
+        stop, save = self.fed.ranks.either(why is not None, due and self.main)
+        self.fed.bank.next_step()  # the ranks have just met
+        if save and not stop:
+            self.save()
+        if stop:
+            return self.fed.ranks.agree(why or "another process was told to stop")
+        if engine.max_updates is not None and self.loop.position >= engine.max_updates:
+            return f"engine.max_updates={engine.max_updates}"
+        return None
+
+    def finish(self, why: str | None) -> dict[str, Any]:
+        """Write the checkpoint and the summary."""
+        self.save()
+        self.fabric.call("on_fit_end", loop=self.loop)
+        summary = self.summary(why)
+        if self.main:
+            for name, content in self.exp.algorithm.files(self.loop.state, self.loop.position, self.fed).items():
+                with replacing(self.exp.run_dir / name) as temporary:
+                    temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+            write_json(self.exp.run_dir / "summary.json", summary)
+            for logger in self.loggers:
+                finish_logger(logger, summary)
+        self.fabric.barrier()
+        if why:
+            self.progress.note(f"stopped at {self.loop.position} of {self.loop.total}: {why}")
+            self.progress.note(f"go on with: flcluster fit --run_dir {self.exp.run_dir} --ckpt_path last")
+        return summary
+
+    def summary(self, why: str | None) -> dict[str, Any]:
+        """Return the flat summary of the run so far (cluster accuracy as of the last session)."""
+        exp, wall = self.exp, self.elapsed + time.monotonic() - self.started
+        return {
+            "algorithm": exp.algorithm.title,
+            **exp.algorithm.described,
+            "dataset": exp.data.name,
+            **exp.data.described,
+            "num_clusters": exp.data.num_clusters,
+            "num_clients": exp.data.num_clients,
+            "seed": exp.seed,
+            "commit": "+".join(self.code),
+            "status": f"stopped: {why}" if why else "finished",
+            **self.recorder.summary(),
+            "wall_seconds": wall,
+            "updates_per_second": self.recorder.updates / max(wall, 1e-9),
+            "peak_memory_gb": peak_gb(),
+        }
+
+    def save(self) -> None:
+        """Write one checkpoint of everything."""
+        content = {
+            "position": self.loop.position,
+            "bank": self.fed.bank.save(),
+            "loop": self.loop.save(),
+            "recorder": self.recorder.save(),
+            "callbacks": [c.state_dict() if hasattr(c, "state_dict") else {} for c in self.exp.callbacks],
+            "logger_ids": self.exp.logger_ids,
+            "code": self.code,
+            "elapsed": self.elapsed + time.monotonic() - self.started,
+        }
+        if self.main:
+            save_checkpoint(self.last_checkpoint, content)
+        self.fed.ranks.barrier()
+        self.fed.bank.committed()
+        self.saved = time.monotonic()
+
+    def restore(self, content: dict[str, Any]) -> None:
+        """Bring everything back to a checkpoint's moment."""
+        self.fed.bank.restore(content["bank"])
+        self.loop.restore(content["loop"])
+        self.recorder.restore(content["recorder"])
+        self.elapsed = content["elapsed"]
+        self.code = list(dict.fromkeys([*content.get("code", ["unknown"]), *self.code]))
+        for callback, state in zip(self.exp.callbacks, content["callbacks"], strict=True):
+            if hasattr(callback, "load_state_dict"):
+                callback.load_state_dict(state)
+
+
+def seconds(text: str | None) -> float | None:
+    """Read HH:MM:SS or DD:HH:MM:SS."""
+    if text is None:
+        return None
+    try:
+        parts = [float(p) for p in text.split(":")]
+        if not 1 <= len(parts) <= 4:
+            raise ValueError
+    except ValueError:
+        raise UserError(f"engine.max_time must be HH:MM:SS or DD:HH:MM:SS, got {text!r}") from None
+    return sum(p * unit for p, unit in zip(reversed(parts), (1, 60, 3600, 86400), strict=False))
+
+
+def make_loop(algorithm: Algorithm[Any], fed: Federation, look_ahead: int | None, session: int | None) -> Loop[Any]:
+    """Return the loop a method runs in."""
+    if isinstance(algorithm, UploadAlgorithm) and fed.data.rounds_only:
+        names = type(algorithm).__name__, type(fed.data).__name__
+        raise UserError(f"{names[0]} has no rounds, but {names[1]} changes with them: use a method in rounds")
+    if isinstance(algorithm, UploadAlgorithm):
+        return UploadLoop(algorithm, fed, look_ahead, session)
+    if isinstance(algorithm, RoundAlgorithm):
+        return RoundLoop(algorithm, fed, session)
+    raise UserError(f"{type(algorithm).__name__} is neither an UploadAlgorithm nor a RoundAlgorithm")

@@ -1,0 +1,217 @@
+"""Upload by upload along the clock, with clients trained ahead of their turn."""
+
+import math
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flcluster.data import Shard
+from flcluster.devices.schedule import Workload, scheduled
+from flcluster.engine.loop import Loop
+from flcluster.engine.measures import both_accuracies, local_accuracies
+from flcluster.federation.federation import Federation, accuracy
+from flcluster.federation.jobs import Job, Trained
+from flcluster.federation.layout import all_finite
+from flcluster.federation.worker import Worker
+from flcluster.protocol.rounds import Served
+from flcluster.protocol.uploads import Reply, Upload, UploadAlgorithm
+from flcluster.records.exchange import Exchange
+
+S = TypeVar("S")
+
+
+class UploadLoop(Loop[S]):
+    """Walks along the schedule of uploads.
+
+    What a client trains depends only on its last reply and its own data, so clients that will upload soon are trained
+    ahead, many at a time, over all ranks; the server's steps are then taken in virtual-time order. The result is the
+    same as one at a time.
+    """
+
+    algorithm: UploadAlgorithm[S]
+    unit: ClassVar[str] = "updates"
+
+    def __init__(
+        self, algorithm: UploadAlgorithm[S], fed: Federation, look_ahead: int | None, session: int | None
+    ) -> None:
+        data, stays = fed.data, fed.data.stays
+        total = round(algorithm.cycles * len(stays))
+        super().__init__(algorithm, fed, total, session or len(stays))
+        work = Workload(data.size, algorithm.local_epochs, fed.layout.row_bytes)
+        self.schedule = scheduled(algorithm.arrivals, stays, total, fed.seed, work)
+        self.clients, self.cycles = self.schedule.clients.tolist(), self.schedule.cycles().tolist()
+        self.look_ahead = look_ahead or (4 * fed.ranks.size if fed.ranks.size > 1 else 1)
+        self.starts = fed.table("start")
+        self.synced = torch.zeros(data.num_clients, dtype=torch.int64)
+        self.carries: dict[int, Tensor] = {}
+        self.anchored: set[int] = set()
+        self.ready: dict[int, tuple[Trained, Shard]] = {}
+
+    def advance(self) -> list[Exchange]:
+        """Apply the next upload."""
+        if self.position not in self.ready:
+            self._train_ahead()
+        n = self.position
+        trained, shard = self.ready.pop(n)
+        client = self.clients[n]
+        up = Upload(
+            client=client,
+            cycle=self.cycles[n],
+            row=trained.row,
+            start=self.algorithm.trains_from(self.state, self.starts[client]).to(self.fed.device),
+            last_sync=int(self.synced[client]),
+            size=trained.size,
+            carry=self.carries.get(client),
+            seen=trained.seen,
+            progress=n / self.total,
+        )
+        self.fed.fabric.call("on_upload", loop=self, upload=up)
+        staleness = self.epoch + 1 - up.last_sync
+        reply = self._serve(up)
+        self.position, self.time = n + 1, float(self.schedule.times[n])
+        return [self._exchange(n, up, reply, trained, shard, staleness)]
+
+    def _serve(self, up: Upload) -> Reply | None:
+        """Let the method answer; a bad upload is refused and leaves everything as it was."""
+        why = self._refusal(up)
+        if why:
+            self.fed.fabric.call("on_refused", loop=self, upload=up, why=why)
+            return None
+        self.state, reply = self.algorithm.upload(self.state, up, self.fed)
+        self.epoch += 1
+        self._hand_out(up.client, reply)
+        return reply
+
+    def _refusal(self, up: Upload) -> str | None:
+        row = up.row
+        if row.shape != self.fed.layout.row.shape:
+            return f"has shape {tuple(row.shape)} instead of {tuple(self.fed.layout.row.shape)}"
+        if not all_finite(row):
+            return "has NaN or infinite values"
+        seen = [torch.as_tensor(value) for value in up.seen.values()]
+        return None if all(bool(value.isfinite().all()) for value in seen) else "has NaN or infinite losses"
+
+    def _hand_out(self, client: int, reply: Reply) -> None:
+        self.starts[client] = reply.row
+        self.synced[client] = self.epoch
+        if reply.carry is not None:
+            self.carries[client] = reply.carry
+        self.anchored.discard(client)
+        if reply.anchor is not None:
+            self.fed.table("anchor")[client] = reply.anchor
+            self.anchored.add(client)
+
+    def _train_ahead(self) -> None:
+        coming = self._known_inputs()
+        jobs, shards = [], []
+        for n in coming:
+            client = self.clients[n]
+            if client not in self.starts:
+                self._hand_out_first(client)
+            shards.append(self.fed.data.shard(client, self.cycles[n]))
+            jobs.append(self._job(n, shards[-1]))
+        tests = {job: shard for job, shard in zip(jobs, shards, strict=True)}
+
+        def observe(worker: Worker, job: Job, trained: Trained) -> dict[str, Any]:
+            if not all_finite(trained.row):
+                return {"accuracy": math.nan}
+            before = accuracy(worker.per_sample(trained.row, tests[job].test))
+            return {"accuracy": before, **self.algorithm.observe(worker, trained.row, self.fed)}
+
+        for n, shard, trained in zip(coming, shards, self.fed.train(jobs, observe), strict=True):
+            self.ready[n] = (trained, shard)
+
+    def _hand_out_first(self, client: int) -> None:
+        epoch = self.synced[client].clone()
+        self._hand_out(client, self.algorithm.join(self.state, client, self.fed))
+        self.synced[client] = epoch
+
+    def _known_inputs(self) -> list[int]:
+        """Return the next uploads whose clients have their input already: the first one of each client."""
+        taken: set[int] = set()
+        coming: list[int] = []
+        for n in range(self.position, self.total):
+            if self.clients[n] not in taken:
+                taken.add(self.clients[n])
+                if n not in self.ready:
+                    coming.append(n)
+            if len(coming) == self.look_ahead or n - self.position >= 8 * self.look_ahead:
+                break
+        return coming
+
+    def _job(self, n: int, shard: Shard) -> Job:
+        client, algorithm = self.clients[n], self.algorithm
+        anchor = self.fed.table("anchor")[client] if algorithm.prox and client in self.anchored else None
+        return Job(
+            client,
+            algorithm.trains_from(self.state, self.starts[client]),
+            shard.train,
+            algorithm.local_epochs,
+            algorithm.batch_size,
+            cycle=self.cycles[n],
+            prox=algorithm.prox,
+            anchor=anchor,
+        )
+
+    def _exchange(
+        self, n: int, up: Upload, reply: Reply | None, trained: Trained, shard: Shard, staleness: int
+    ) -> Exchange:
+        before, size, wire = trained.seen["accuracy"], trained.size, self.fed.layout.row_bytes
+        train_cost = 3 * size * self.algorithm.local_epochs
+        common: dict[str, Any] = dict(
+            time=self.time,
+            client=up.client,
+            cycle=up.cycle,
+            samples=size,
+            staleness=staleness,
+            acc_before=before,
+            loss=trained.loss,
+            true=shard.mixture,
+        )
+        if reply is None:  # the client keeps its last model
+            after = self.fed.accuracy(self.starts[up.client].to(self.fed.device), shard.test)
+            cost = wire if self.algorithm.sends else 0
+            return Exchange(
+                **common, status="refused", acc_after=after, uploaded=cost, downloaded=cost, client_compute=train_cost
+            )
+        after = before if reply.row is up.row else self.fed.accuracy(reply.row, shard.test)
+        return Exchange(
+            **common,
+            status="deprecated" if reply.deprecated else "accepted",
+            acc_after=after,
+            estimate=reply.estimate,
+            fresh=reply.fresh,
+            uploaded=reply.upload_models * wire,
+            downloaded=reply.download_models * wire,
+            client_compute=train_cost + reply.client_forwards,
+            server_compute=reply.server_forwards,
+            extra=reply.extra,
+        )
+
+    def gauges(self) -> dict[str, float]:
+        """Add both accuracies of the clients that have uploaded, where the data have a global test set."""
+        own, data = super().gauges(), self.fed.data
+        if data.global_test() is None:
+            return own
+        held = np.isin(np.arange(data.num_clients), self.clients[: self.position])
+        served = Served(self.starts, np.zeros(len(held), dtype=np.int64), np.where(held, np.arange(len(held)), -1))
+        return own | both_accuracies(served, local_accuracies(served, 0, self.fed), self.fed)
+
+    def save(self) -> dict[str, Any]:
+        """Add what the clients hold; rows are in the bank, models trained ahead are trained again."""
+        return {
+            **super().save(),
+            "synced": self.synced,
+            "carries": dict(self.carries),
+            "anchored": sorted(self.anchored),
+        }
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on where a checkpoint stopped."""
+        super().restore(saved)
+        self.synced, self.carries = saved["synced"], dict(saved["carries"])
+        self.anchored = set(saved["anchored"])
+        self.starts = self.fed.table("start")
+        self.ready.clear()

@@ -1,0 +1,211 @@
+"""What a method may ask for: train these jobs, score these models. All rank and device logic is behind it."""
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
+from functools import cached_property
+from itertools import accumulate, islice
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from lightning import LightningModule
+from lightning.fabric import Fabric
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor, nn
+
+from flcluster.data import FederatedDataModule, Source, View
+from flcluster.errors import UserError
+from flcluster.federation.bank import Bank, Table
+from flcluster.federation.jobs import Job, Observe, Trained, samples_processed
+from flcluster.federation.layout import Layout
+from flcluster.federation.ranks import Ranks
+from flcluster.federation.worker import Worker
+from flcluster.seeds import torch_seed
+
+BankMaker = Callable[[int], Bank]
+
+
+class Rows(Protocol):
+    """Models by number: a tensor ``[K, P]``, a table, or rows that are made when they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Tensor: ...
+
+
+class Federation:
+    """Clients, their data and the server's means of computing, seen as if there were one process.
+
+    Every rank calls the same methods in the same order and gets the same answers; inside, jobs and evaluation batches
+    are shared out. A client's model is never wrapped for data-parallel training: ranks hold different clients.
+    """
+
+    def __init__(
+        self, fabric: Fabric, module: LightningModule, data: FederatedDataModule, bank: BankMaker, seed: int
+    ) -> None:
+        self.fabric, self.data, self.seed = fabric, data, seed
+        self.ranks = Ranks(fabric)
+        self.worker = Worker(fabric, module, seed)
+        self.bank = bank(self.layout.size)
+        self.now = 0.0
+        """Virtual time at the start of the current round."""
+        self.note: Callable[[str], None] = lambda text: None
+        """Says what takes long; the run shows it."""
+
+    @cached_property
+    def proxies(self) -> list[View]:
+        """The server's proxy sets, kept on the device from the first use on."""
+        views = [self.data.proxy(k) for k in range(self.data.num_clusters)]
+        if not all(map(len, views)):
+            raise UserError("this method needs proxy sets: data.proxy_size must be at least 1")
+        for view in views:
+            self.worker.pin(view)
+        return views
+
+    @property
+    def layout(self) -> Layout:
+        """How a model lies in a row."""
+        return self.worker.layout
+
+    @property
+    def device(self) -> torch.device:
+        """Where rows of the server's state live."""
+        return self.layout.row.device
+
+    def table(self, name: str, per_client: int = 1) -> Table:
+        """Return one row per client (or several), kept by the bank."""
+        return self.bank.table(name, per_client * self.data.num_clients)
+
+    def init_rows(self, count: int, first: int = 0) -> Tensor:
+        """Return ``count`` independent random initialisations, ``[count, P]``: numbers ``first``, ``first`` + 1, …"""
+        rows = []
+        for i in range(first, first + count):
+            with torch_seed(self.seed, "init", i):
+                rows.append(Layout(built_anew(self.worker.module).to(self.device)).row)
+        return torch.stack(rows)
+
+    def train(self, jobs: Iterable[Job], observe: Observe | None = None) -> Iterator[Trained]:
+        """Train jobs over all ranks and yield the results in the order of ``jobs``; a few are asked for at a time.
+
+        ``observe`` runs where the row was trained and keeps what depends on the row alone in ``Trained.seen``.
+        """
+        at_once = 4 * self.ranks.size if self.ranks.size > 1 else 1
+        coming = iter(jobs)
+        while some := list(islice(coming, at_once)):
+            yield from self._train_some(some, observe)
+
+    def _train_some(self, jobs: Sequence[Job], observe: Observe | None) -> list[Trained]:
+        load = [samples_processed(len(job.view), job.epochs, job.batch_size, job.steps) for job in jobs]
+        owners = self.ranks.balance(load)
+        mine: dict[int, Trained] = {}
+        for i, job in enumerate(jobs):
+            if owners[i] == self.ranks.rank:
+                mine[i] = self.worker.train(job)
+                if observe is not None:
+                    mine[i].seen = observe(self.worker, job, mine[i])
+        rows = self.ranks.send_rows({i: t.row for i, t in mine.items()}, owners, self.layout.row)
+        light = {i: t.light() for i, t in mine.items()}
+        results = self.ranks.collect(light, len(jobs))
+        for trained, row in zip(results, rows, strict=True):
+            trained.row = row
+        return results
+
+    def per_sample(self, rows: Tensor, view: View) -> Tensor:
+        """Score R models on one view: ``[R, 2, n]``, per-sample losses and hits."""
+        parts = self.worker.parts(view)
+        ends = list(accumulate(len(part) for part in parts))
+        units = [(r, p) for r in range(len(rows)) for p in range(len(parts))]
+        out = torch.zeros(len(rows), 2, len(view), device=self.device)
+        loaded = -1
+        for i, (r, p) in enumerate(units):
+            if i * self.ranks.size // len(units) != self.ranks.rank:
+                continue
+            if r != loaded:
+                self.layout.load(rows[r])
+                loaded = r
+            out[r, :, ends[p] - len(parts[p]) : ends[p]] = self.worker.score(parts[p])
+        return self.ranks.sum(out)
+
+    def loss(self, row: Tensor, view: View) -> float:
+        """Return a model's mean loss on a view."""
+        return mean_loss(self.per_sample(row[None], view)[0])
+
+    def accuracy(self, row: Tensor, view: View) -> float:
+        """Return a model's accuracy on a view."""
+        return accuracy(self.per_sample(row[None], view)[0])
+
+    def client_accuracies(self, models: Rows, labels: NDArray[np.int64], cycle: int) -> NDArray[np.float64]:
+        """Return each client's accuracy on its own test data with the model it is served; NaN without test data.
+
+        Clients that share a model and a source are scored together, so small test sets still make full batches.
+        """
+        right, held = np.zeros(len(labels)), np.zeros(len(labels))
+        for k in np.unique(labels[labels >= 0]).tolist():
+            row = models[k].to(self.device)
+            sources: dict[Source, list[tuple[int, Tensor]]] = {}
+            for client in np.flatnonzero(labels == k).tolist():
+                for source, index in self.data.shard(client, cycle).test.parts:
+                    sources.setdefault(source, []).append((client, index))
+            for source, parts in sources.items():
+                view = View(((source, torch.cat([index for _, index in parts])),))
+                if len(view) == 0:
+                    continue
+                owner = np.repeat([client for client, _ in parts], [len(index) for _, index in parts])
+                hits = self.per_sample(row[None], view)[0, 1].cpu().numpy()
+                right += np.bincount(owner, hits, len(labels))
+                held += np.bincount(owner, minlength=len(labels))
+        return np.divide(right, held, out=np.full(len(labels), np.nan), where=held > 0)
+
+    def represent(self, of: Callable[[Worker, View], Tensor], views: Sequence[View]) -> NDArray[np.float32]:
+        """Compute one small vector per view, shared out over the ranks, ``[n, D]``."""
+        owners = self.ranks.balance([len(view) for view in views])
+        mine = {i: of(self.worker, view).cpu() for i, view in enumerate(views) if owners[i] == self.ranks.rank}
+        return torch.stack(self.ranks.collect(mine, len(views))).numpy()
+
+    def cluster_accuracies(self, models: Tensor, named: bool = True) -> list[float]:
+        """Return the accuracy on each cluster's evaluation split of the model that stands for it.
+
+        If the models are not ``named`` (model j need not mean cluster j), the best one-to-one matching is taken.
+        """
+        tests = [self.data.cluster_test(k) for k in range(self.data.num_clusters)]
+        if named:
+            return [self.accuracy(row, test) for row, test in zip(models, tests, strict=True)]
+        table = np.array([[self.accuracy(row, test) for test in tests] for row in models])
+        which, cluster = linear_sum_assignment(table, maximize=True)
+        matched = dict(zip(cluster.tolist(), which.tolist(), strict=True))
+        return [float(table[matched[k], k]) if k in matched else math.nan for k in range(len(tests))]
+
+
+def mean_loss(scores: Tensor) -> float:
+    """Mean loss of ``[2, n]`` per-sample scores."""
+    return float(scores[0].cpu().double().mean())
+
+
+def accuracy(scores: Tensor) -> float:
+    """Share of right predictions in ``[2, n]`` per-sample scores."""
+    return float(scores[1].cpu().double().mean())
+
+
+def _rebuilds(kind: type, hparams: dict[str, Any]) -> bool:
+    """Say whether hyper-parameters alone build a module: none of them is a module, and none is missing."""
+    try:
+        inspect.signature(kind).bind(**hparams)
+    except TypeError:
+        return False
+    return not any(isinstance(value, nn.Module) for value in hparams.values())
+
+
+def built_anew(module: LightningModule) -> LightningModule:
+    """Construct the same module again with fresh random weights: from its saved hyper-parameters if it has them."""
+    hparams = dict(getattr(module, "hparams", None) or {})
+    if hparams and _rebuilds(type(module), hparams):
+        return type(module)(**hparams)
+    copy = deepcopy(module)
+    for part in copy.modules():
+        reset = getattr(part, "reset_parameters", None)
+        if callable(reset):
+            reset()
+    return copy

@@ -1,0 +1,94 @@
+"""What a method is: hyper-parameters in a frozen object, a state that goes in and comes out anew.
+
+A method's state is a frozen dataclass of tensors and small values: exactly what a checkpoint holds. Rows per client
+live in the federation's tables.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Generic, TypeVar
+
+from torch import Tensor
+
+from flcluster.errors import UserError
+from flcluster.federation.federation import Federation
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithm(ABC, Generic[S]):
+    """What every method has: a local budget, a way to begin, and models to show."""
+
+    local_epochs: int = 5
+    """Epochs of local training per cycle or round."""
+    batch_size: int = 128
+    """Batch size of local training."""
+
+    state_type: ClassVar[type]
+    extra_names: ClassVar[tuple[str, ...]] = ()
+    """Names of what the method logs beside the common metrics: in replies and rounds, or as ``gauges``."""
+
+    named_clusters: ClassVar[bool] = True
+    """Whether model k stands for the data's cluster k (false: the indices have no common meaning)."""
+
+    def __post_init__(self) -> None:
+        at_least("local_epochs", self.local_epochs, 1)
+        at_least("batch_size", self.batch_size, 1)
+
+    @abstractmethod
+    def init(self, fed: Federation) -> S:
+        """Return the state before the first step."""
+
+    def clusters(self, state: S) -> Tensor | None:
+        """Return the cluster models ``[K, P]``, or None for a method that has none."""
+        return None
+
+    @property
+    def extra_metrics(self) -> tuple[str, ...]:
+        """Names of all columns that this method, as it is configured, adds to the metrics."""
+        return self.extra_names
+
+    @property
+    def title(self) -> str:
+        """How the method is called in tables and pictures: the papers' name where they have one."""
+        return type(self).__name__
+
+    @property
+    def described(self) -> dict[str, str]:
+        """Return what a result must name besides the method, for the run's summary: what it learnt from, say."""
+        return {}
+
+    def files(self, state: S, position: int, fed: Federation) -> dict[str, str | bytes]:
+        """Return small files that the run's directory should hold after ``position`` steps, by name."""
+        return {}
+
+    def own_row(self, state: S, client: int) -> tuple[str, int]:
+        """Return the table and the row of it that hold a client's model, where clients have models of their own."""
+        return "start", client
+
+    def gauges(self, state: S) -> dict[str, float]:
+        """Return what a session's row shows of the state as it is then."""
+        return {}
+
+    def pack(self, state: S) -> dict[str, Any]:
+        """Turn the state into what a checkpoint can hold."""
+        return {f.name: getattr(state, f.name) for f in fields(state)}  # type: ignore[arg-type]
+
+    def unpack(self, saved: dict[str, Any], row: Tensor) -> S:
+        """Bring a state back: models (rows like ``row``) to the device, small tensors to the host."""
+
+        def placed(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: placed(part) for name, part in value.items()}
+            is_model = isinstance(value, Tensor) and value.shape[-1:] == row.shape
+            return value.to(row.device) if is_model else value
+
+        state: S = self.state_type(**placed(saved))
+        return state
+
+
+def at_least(name: str, value: float, least: float) -> None:
+    """Refuse a hyper-parameter below its smallest value."""
+    if value < least:
+        raise UserError(f"algorithm.{name} must be at least {least}, got {value}")

@@ -1,0 +1,260 @@
+"""What a method in rounds is: who takes part, for how long, and what a round did."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from flcluster.devices.profiles import Devices
+from flcluster.errors import UserError
+from flcluster.federation.bank import Table
+from flcluster.federation.federation import Federation, Rows, accuracy
+from flcluster.federation.jobs import Job, Observe, Trained, samples_processed
+from flcluster.federation.layout import all_finite
+from flcluster.federation.worker import Worker
+from flcluster.protocol.base import Algorithm, at_least
+from flcluster.protocol.participation import AWAY, Cohort, Load, profile_of
+from flcluster.records.columns import POPULATION
+from flcluster.seeds import rng
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """Which model each client uses now."""
+
+    models: Rows
+    labels: NDArray[np.int64]
+    """The cluster of each client; −1: none yet."""
+    model_of: NDArray[np.int64] | None = None
+    """Which of the models each client uses, −1 for none; the model of its cluster if not given."""
+
+    @property
+    def which(self) -> NDArray[np.int64]:
+        """Which of the models each client uses, −1 for none."""
+        return self.labels if self.model_of is None else self.model_of
+
+
+@dataclass(eq=False)
+class Round:
+    """What one round did: who trained, which model each participant now uses, and what it cost."""
+
+    trained: list[Trained]
+    row_of: Callable[[int], Tensor]
+    """The model that the i-th participant now uses (from the server's models, or from a table of rows)."""
+    labels: list[int] = field(default_factory=list)
+    """The cluster whose model each participant trained, where there are several."""
+    upload_models: int | Sequence[int] = 1
+    download_models: int | Sequence[int] = 1
+    """Models each participant sent and received: a number for all, or one each."""
+    upload_bytes: int = 0
+    download_bytes: int = 0
+    """What each participant sent and received besides models."""
+    forwards_of: Callable[[int], int] = lambda i: 0
+    """Forward passes (samples) of the i-th participant besides training."""
+    processed_of: Callable[[int], int] | None = None
+    """Samples that the i-th participant's training went through, where it was not the rounds' local training."""
+    server_compute: int = 0
+    """Forward passes (samples) of the server; a backward pass counts as two."""
+    seconds: float = 1.0
+    """How long it took, in virtual time."""
+    lost: int = 0
+    """Clients that were asked and went offline before they were done."""
+    extra: dict[str, float] = field(default_factory=dict)
+    """What the method logs beside the common metrics."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundAlgorithm(Algorithm[S]):
+    """A method that proceeds in rounds: select, assign, train, aggregate."""
+
+    rounds: int = 100
+    """Number of rounds."""
+    participation: float = 1.0
+    """Share of clients that take part in a round."""
+    participants: int | None = None
+    """Number of clients that take part in a round, instead of a share."""
+    local_steps: int | None = None
+    """Batches of local training per round, instead of epochs."""
+    prox: float = 0.0
+    """μ: weight of the proximal term (μ/2)·‖w − w_received‖² of local training (FedProx)."""
+    fedprox_sign: Literal["towards", "away"] = "towards"
+    """Where the proximal term pushes: towards the received model, or away from it, as FedScale's code does by a wrong
+    sign (on which FIELDING was built): for replication only."""
+    lr_decay: float = 1.0
+    """Factor on the learning rate from one round to the next."""
+    devices: Devices | None = None
+    """Simulated devices: how long clients take and when they are online. Without them a round takes one unit."""
+    overcommit: float = 1.3
+    """Clients asked per client needed where devices are simulated; the fastest are kept."""
+    measure: Literal["participants", "all"] = "participants"
+    """Whose accuracy is measured: a round's participants (before and after), or at each session all clients."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("rounds", self.rounds, 1)
+        at_least("overcommit", self.overcommit, 1)
+        at_least("prox", self.prox, 0)
+        if self.fedprox_sign == "away":
+            self.check_away()
+        if not 0 < self.lr_decay < math.inf:
+            raise UserError(f"algorithm.lr_decay must be above 0, got {self.lr_decay}")
+        if not 0 < self.participation <= 1:
+            raise UserError(f"algorithm.participation must be in (0, 1], got {self.participation}")
+        for name in ("participants", "local_steps"):
+            if getattr(self, name) is not None:
+                at_least(name, getattr(self, name), 1)
+
+    def check_away(self) -> None:
+        """Refuse a sign without a term, and methods whose name in tables would not show it."""
+        if not self.prox:
+            raise UserError("algorithm.fedprox_sign: away turns the proximal term round: give algorithm.prox too")
+        if AWAY not in self.title:
+            raise UserError(f"algorithm.fedprox_sign: away is for FIELDING's comparison, {self.title} has no such runs")
+
+    @property
+    def unusual(self) -> tuple[str, ...]:
+        """What sets runs apart from the method's usual ones; part of its title."""
+        return (AWAY,) if self.fedprox_sign == "away" else ()
+
+    @property
+    def title(self) -> str:
+        """Add what is not as usual: such runs are no repeats of others."""
+        return super().title + (f" ({', '.join(self.unusual)})" if self.unusual else "")
+
+    @property
+    def extra_metrics(self) -> tuple[str, ...]:
+        """Add what is measured of all clients, if that is asked for."""
+        return (*self.extra_names, *(POPULATION if self.measure == "all" else ()))
+
+    # who takes part ---------------------------------------------------------------------------------------------
+
+    def length(self, fed: Federation) -> int:
+        """Return how many steps a run has: its rounds, and whatever a method does after them."""
+        return self.rounds
+
+    def wanted(self, fed: Federation) -> int:
+        """Return how many clients a round should train."""
+        return self.participants or max(1, round(self.participation * len(fed.data.stays)))
+
+    def available(self, t: int, fed: Federation) -> NDArray[np.int64]:
+        """Return the clients that take part, hold training data and are online now, ascending."""
+        return self.online(fed.data.holding(t), fed)
+
+    def online(self, clients: NDArray[np.int64], fed: Federation) -> NDArray[np.int64]:
+        """Return those of some clients that are online now."""
+        if self.devices is None:
+            return clients
+        return clients[profile_of(self.devices, fed.data.num_clients, fed.seed).online(clients, fed.now)]
+
+    def select(self, t: int, fed: Federation, load: Load | None = None) -> Cohort:
+        """Draw this round's clients uniformly without replacement."""
+        return self.race(self.drawn(t, fed), self.wanted(fed), t, fed, load)
+
+    def drawn(self, t: int, fed: Federation) -> NDArray[np.int64]:
+        """Draw the clients that are asked."""
+        pool = self.available(t, fed)
+        size = min(self.asked(self.wanted(fed)), len(pool))
+        return rng(fed.seed, "select", t).choice(pool, size=size, replace=False)
+
+    def asked(self, wanted: int) -> int:
+        """Return how many clients to ask so that enough are done in time."""
+        return wanted if self.devices is None else math.ceil(self.overcommit * wanted)
+
+    def race(self, asked: NDArray[np.int64], wanted: int, t: int, fed: Federation, load: Load | None = None) -> Cohort:
+        """Keep the ``wanted`` fastest of the clients that were asked, in ascending order."""
+        if self.devices is None:
+            return Cohort(sorted(asked.tolist()), seconds=1.0)
+        profile = profile_of(self.devices, fed.data.num_clients, fed.seed)
+        kept, seconds, lost = profile.keep(asked, self.durations(asked, t, fed, load), fed.now, wanted)
+        return Cohort(sorted(kept.tolist()), seconds, lost)
+
+    def durations(
+        self, clients: NDArray[np.int64], t: int, fed: Federation, load: Load | None = None
+    ) -> NDArray[np.float64]:
+        """Return how long each client needs to download, train and upload."""
+        if self.devices is None:
+            return np.ones(len(clients))
+        sizes, wire = fed.data.sizes(t)[clients], fed.layout.row_bytes
+        trained = np.array([self.processed(size, fed) for size in sizes.tolist()], dtype=np.float64)
+        down, up, trainings, forwards = (load or Load()).of(clients)
+        passes = 3 * trainings * trained + forwards * sizes
+        profile = profile_of(self.devices, fed.data.num_clients, fed.seed)
+        return profile.seconds(clients, passes, down * wire, up * wire, passes=1.0)
+
+    def processed(self, size: int, fed: Federation) -> int:
+        """Return how many samples a client with ``size`` samples goes through in a round."""
+        norm = fed.layout.has_batch_norm
+        return samples_processed(size, self.local_epochs, self.batch_size, self.local_steps, norm)
+
+    def opening_seconds(self, state: S, fed: Federation) -> float:
+        """Return how much virtual time passes before the first round."""
+        return 0.0
+
+    # training and measuring -------------------------------------------------------------------------------------
+
+    def job(self, client: int, start: Tensor, t: int, fed: Federation) -> Job:
+        """Plan a client's local training in round ``t``."""
+        view = fed.data.shard(client, t).train
+        decay = self.lr_decay**t
+        return Job(
+            client,
+            start,
+            view,
+            self.local_epochs,
+            self.batch_size,
+            cycle=t,
+            prox=-self.prox if self.fedprox_sign == "away" else self.prox,
+            lr_factor=decay,
+            steps=self.local_steps,
+        )
+
+    def before(self, fed: Federation, t: int) -> Observe:
+        """Look at each trained model where it was trained: is it finite, and how good is it for its own client."""
+
+        def observe(worker: Worker, job: Job, trained: Trained) -> dict[str, Any]:
+            finite = all_finite(trained.row)
+            if self.measure == "all" or not finite:
+                return {"accuracy": math.nan, "finite": finite}
+            test = fed.data.shard(job.client, t).test
+            return {"accuracy": accuracy(worker.per_sample(trained.row, test)), "finite": finite}
+
+        return observe
+
+    def served(self, state: S, t: int, fed: Federation) -> Served:
+        """Say which model each client uses on the data of round ``t``."""
+        raise UserError(f"{type(self).__name__} cannot measure all clients: use algorithm.measure=participants")
+
+    def measures(self, state: S, t: int, fed: Federation) -> dict[str, float]:
+        """Return what a session's row shows besides, where it takes the data or the clients' models to know it."""
+        return {}
+
+    @abstractmethod
+    def step(self, state: S, t: int, fed: Federation) -> tuple[S, Round]:
+        """Run round ``t`` (from 0)."""
+
+
+@dataclass(frozen=True, eq=False)
+class OwnOrCommon(Rows):
+    """The common model as number 0, and client i's own as number i + 1."""
+
+    common: Tensor
+    own: Table
+
+    def __len__(self) -> int:
+        return 1 + len(self.own)
+
+    def __getitem__(self, index: int, /) -> Tensor:
+        return self.own[index - 1] if index else self.common
+
+
+def own_or_common(common: Tensor, own: Table, has_own: NDArray[np.bool_]) -> Served:
+    """Say that clients use their own models where they have one, and a common one else."""
+    which = np.where(has_own, 1 + np.arange(len(has_own)), 0)
+    return Served(OwnOrCommon(common, own), np.zeros_like(which), which)

@@ -1,0 +1,127 @@
+"""What a method of uploads is: a client's model in, a reply out."""
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from flcluster.data import joined
+from flcluster.devices.schedule import Arrivals, UniformArrivals
+from flcluster.errors import UserError
+from flcluster.federation.federation import Federation
+from flcluster.federation.jobs import Job
+from flcluster.federation.layout import all_finite
+from flcluster.federation.worker import Worker
+from flcluster.protocol.base import Algorithm, S, at_least
+
+
+@dataclass(eq=False)
+class Upload:
+    """A client's model on its way to the server."""
+
+    client: int
+    cycle: int
+    row: Tensor
+    start: Tensor
+    """The row its training began from."""
+    last_sync: int
+    """τ: the epoch of the client's last reply."""
+    size: int
+    carry: Tensor | None
+    """What the client kept from its last reply to send now."""
+    seen: dict[str, Any]
+    """What ``observe`` found."""
+    progress: float
+    """How far the run is, in [0, 1)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """What a client gets back, and what the exchange cost."""
+
+    row: Tensor
+    """The model the client uses from now on and (see ``trains_from``) trains from next."""
+    anchor: Tensor | None = None
+    """What its next training is pulled towards; ``row`` if not given."""
+    carry: Tensor | None = None
+    """A few numbers to send along with the next upload."""
+    estimate: Tensor | None = None
+    """The client's mixture as this exchange estimated it."""
+    deprecated: bool = False
+    fresh: bool = False
+    upload_models: int = 1
+    download_models: int = 1
+    client_forwards: int = 0
+    """Forward passes (samples) of the client besides training."""
+    server_forwards: int = 0
+    """Forward passes (samples) of the server."""
+    extra: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadAlgorithm(Algorithm[S]):
+    """A method in which clients decide when to upload, and get an answer at once."""
+
+    cycles: float = 25.0
+    """Upload-download cycles per client, on average."""
+    pretrain_epochs: int = 20
+    """Epochs of pre-training of each cluster model on its proxy set, from one common initialisation."""
+    shared_epochs: int = 0
+    """Epochs on the union of all proxy sets before the cluster models part ways (networks that share their early
+    training can be averaged); the papers do not say."""
+    arrivals: Arrivals = field(default_factory=UniformArrivals)
+    """Which client uploads when."""
+
+    sends: ClassVar[bool] = True
+    """Whether models travel at all."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("pretrain_epochs", self.pretrain_epochs, 0)
+        at_least("shared_epochs", self.shared_epochs, 0)
+        if not self.cycles > 0:
+            raise UserError(f"algorithm.cycles must be positive, got {self.cycles}")
+
+    @property
+    def prox(self) -> float:
+        """Weight of the proximal term in local training."""
+        return 0.0
+
+    def pretrained(self, fed: Federation) -> Tensor:
+        """Pre-train every cluster model on its proxy set from one common initialisation, ``[K, P]``."""
+        start = fed.init_rows(1)[0]
+        if self.shared_epochs:
+            union = joined(fed.proxies)
+            (together,) = fed.train([Job(0, start, union, self.shared_epochs, self.batch_size, purpose="shared")])
+            start = together.row
+        if self.pretrain_epochs == 0:
+            return start.expand(fed.data.num_clusters, -1).clone()
+        jobs = [
+            Job(k, start, view, self.pretrain_epochs, self.batch_size, purpose="pretrain")
+            for k, view in enumerate(fed.proxies)
+        ]
+        rows: list[Tensor] = []
+        for trained in fed.train(jobs):
+            rows.append(trained.row)
+            fed.note(f"pre-trained cluster model {len(rows)} of {len(jobs)}")
+        if not all(all_finite(row) for row in rows):
+            raise UserError("pre-training gave a model with NaN or infinite weights: lower --model.lr")
+        return torch.stack(rows)
+
+    @abstractmethod
+    def join(self, state: S, client: int, fed: Federation) -> Reply:
+        """Return what a client starts from; may depend on what ``init`` made, never on later uploads."""
+
+    def trains_from(self, state: S, held: Tensor) -> Tensor:
+        """Return what a client that holds a model trains from; may depend on what ``init`` made, never on uploads."""
+        return held
+
+    def observe(self, worker: Worker, row: Tensor, fed: Federation) -> dict[str, Any]:
+        """Compute what depends on the uploaded row alone; runs in parallel, where the row was trained."""
+        return {}
+
+    @abstractmethod
+    def upload(self, state: S, up: Upload, fed: Federation) -> tuple[S, Reply]:
+        """Take one upload in and give one reply out."""

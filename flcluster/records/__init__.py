@@ -1,0 +1,1 @@
+"""What a run leaves behind: exchanges, CSV files, checkpoints; and reading them back."""

@@ -1,0 +1,175 @@
+"""Runs as their directories tell them: summary.json, metrics.csv and clients.csv, read back and checked."""
+
+import csv
+import json
+import math
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flcluster.errors import UserError
+from flcluster.records.columns import METRICS
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run as its directory tells it."""
+
+    path: Path
+    summary: dict[str, Any]
+    metrics: dict[str, np.ndarray]
+    """Columns of ``metrics.csv``, one entry a session; NaN = not measured."""
+    clients: dict[str, np.ndarray]
+    """Columns of ``clients.csv``, one entry an upload; NaN = not measured, ``status`` is text."""
+    label: str
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Run":
+        """Read a run's directory."""
+        path = Path(path)
+        summary = _read_summary(path / "summary.json")
+        dataset, K, method = key_of(summary)
+        metrics = read_columns(path / "metrics.csv", ("update",))
+        clients = read_columns(path / "clients.csv", ("update", "client", "status"))
+        where = dataset if summary.get("partition") else f"{dataset} K={K}"
+        return cls(path, summary, metrics, clients, f"{method} {where} seed={summary.get('seed', '?')}")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing: resume that run to its end, or leave its folder out.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read ({error}): restore it, or repeat that run.") from error
+
+
+def _read_summary(path: Path) -> dict[str, Any]:
+    try:
+        summary = json.loads(_text(path))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path} is not valid JSON ({error}): resume or repeat that run to write it anew.") from error
+    needed = ("algorithm", "dataset", "num_clusters")
+    absent = [n for n in needed if summary.get(n) is None] if isinstance(summary, dict) else list(needed)
+    if absent:
+        raise UserError(f"{path} lacks {', '.join(absent)}: it is no summary of a run; repeat that run.")
+    for name in ("num_clusters", *METRICS.values()):
+        if not isinstance(summary.get(name), int | float | None):
+            raise UserError(f"{path}: {name} is {summary[name]!r}, not a number; repeat that run.")
+    return summary
+
+
+def read_columns(path: Path, needed: Sequence[str]) -> dict[str, np.ndarray]:
+    """Read a CSV file of numbers, column by column, some of which it must have; an empty cell is NaN."""
+    header, *lines = list(csv.reader(_text(path).splitlines())) or [[]]
+    if absent := [name for name in needed if name not in header]:
+        raise UserError(f"{path} has no column {', '.join(absent)}: it is empty or corrupt; repeat that run.")
+    for at, line in enumerate(lines, start=2):
+        if len(line) != len(header):
+            raise UserError(f"{path}, line {at}: {len(line)} cells instead of {len(header)}; delete it or run again.")
+    cells = list(zip(*lines, strict=True)) or [()] * len(header)
+    return {name: _column(path, name, column) for name, column in zip(header, cells, strict=True)}
+
+
+def _column(path: Path, name: str, cells: Sequence[str]) -> np.ndarray:
+    if name == "status":
+        return np.array(cells, dtype=str)
+    known = {"": math.nan, "True": 1.0, "False": 0.0}
+    values = np.full(len(cells), math.nan)
+    for i, cell in enumerate(cells):
+        try:
+            values[i] = known[cell] if cell in known else float(cell)
+        except ValueError:
+            where = f"{path}, line {i + 2}, column {name}"
+            raise UserError(f"{where}: {cell!r} is no number; delete that line or run again.") from None
+    return values
+
+
+def load_runs(paths: Iterable[str | Path]) -> list[Run]:
+    """Load run directories, and every finished run at any depth below other directories, in table order."""
+    found: dict[Path, Run] = {}
+    for path in map(Path, paths):
+        for directory in _run_directories(path):
+            found[directory.resolve()] = Run.load(directory)
+    return sorted(found.values(), key=lambda run: (order(key_of(run.summary)), number(run.summary, "seed")))
+
+
+def _run_directories(path: Path) -> list[Path]:
+    if not path.is_dir():
+        raise UserError(f"{path} is not a directory: give a run's directory, or a folder that holds some.")
+    if any((path / name).exists() for name in ("summary.json", "metrics.csv", "clients.csv")):
+        return [path]
+    finished = sorted(file.parent for file in path.rglob("summary.json"))
+    for directory in sorted({file.parent for file in path.rglob("metrics.csv")} - set(finished)):
+        warnings.warn(f"{directory} has no summary.json (interrupted?) and is left out", stacklevel=3)
+    if not finished:
+        raise UserError(f"{path} holds no finished run (no summary.json at any depth): finish a run first.")
+    return finished
+
+
+METHODS = ("CDFL", "CCFL", "FedSoft-Async", "FedBuff", "CA2FL", "Local", "FedAvg", "IFCA")
+
+
+DRIFT_METHODS: tuple[str, ...] = ("Fielding", "AlwaysRecluster", "MoveIndividuals", "StaticClustering", "SelectedOnly")
+
+
+DRIFT_METHODS += ("FlexCFL", "Auxo", "FedDrift")
+
+
+GOSSIP_METHODS = ("DFCA-GI", "DFCA-LI", "DFedAvgM", "FedSPD", "AsyncDFCA-GI", "AsyncDFCA-LI")
+
+
+SKEW_METHODS = ("FedProx", "SCAFFOLD", "FedGen", "FedDF", "FedAvg-FT", "AP-FL")
+"""The order of methods in tables and pictures, first those for uploads; others follow by name."""
+
+
+Summary = Mapping[str, Any]
+"""A run's ``summary.json``."""
+
+
+Key = tuple[str, int, str]
+"""Dataset (and who holds what of it), number of clusters and method: runs that share it are repeats of each other."""
+
+
+def method_name(algorithm: str) -> str:
+    """Return the papers' spelling of an algorithm's class name.
+
+    >>> method_name("FedSoftAsync (staleness in epochs)")
+    'FedSoft-Async (staleness in epochs)'
+    """
+    name, variant = family(algorithm), algorithm[len(family(algorithm)) :]
+    return {"FedSoftAsync": "FedSoft-Async"}.get(name, name) + variant
+
+
+def family(method: str) -> str:
+    """Return a method's or a dataset's name without what tells its variants apart.
+
+    >>> family("AP-FL (one-hot (control))"), family("MNIST (pixels in [0, 1])")
+    ('AP-FL', 'MNIST')
+    """
+    return method.partition(" (")[0]
+
+
+def key_of(summary: Summary) -> Key:
+    """Return what a run is a repeat of; where clients differ in their labels, who holds what belongs to the dataset."""
+    dataset = str(summary["dataset"])
+    if summary.get("partition"):
+        dataset = f"{dataset}, {summary['partition']}, {summary.get('num_clients', '?')} clients"
+    return dataset, int(summary["num_clusters"]), method_name(summary["algorithm"])
+
+
+def order(key: Key) -> tuple[str, int, int, str]:
+    """Sort key: by dataset, K, then the methods' fixed order."""
+    dataset, K, method = key
+    known, name = METHODS + DRIFT_METHODS + GOSSIP_METHODS + SKEW_METHODS, family(method)
+    return dataset, K, known.index(name) if name in known else len(known), method
+
+
+def number(summary: Summary, name: str) -> float:
+    """Return a summary's value as a float, NaN where it is absent or null."""
+    value = summary.get(name)
+    return math.nan if value is None else float(value)

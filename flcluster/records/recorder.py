@@ -1,0 +1,182 @@
+"""What a run leaves behind in numbers: clients.csv, metrics.csv and summary.json."""
+
+import math
+import os
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from flcluster.errors import UserError
+from flcluster.records.exchange import Exchange
+
+MEASURED = ("client_acc_before", "client_acc_after", "cluster_acc", "kl", "fresh_share", "deprecated_share")
+
+
+TOTALS = ("refused", "upload_bytes", "download_bytes", "client_compute", "server_compute")
+
+
+RECENT = 5
+
+
+class CsvFile:
+    """A CSV file that grows row by row and can go back to where a checkpoint left it."""
+
+    def __init__(self, path: Path | None, columns: list[str], position: int | None) -> None:
+        self.columns = columns
+        if path is not None and position is not None:
+            if not path.exists() or path.stat().st_size < position:
+                raise UserError(f"{path} is missing or shorter than the checkpoint left it: the run cannot go on")
+            os.truncate(path, position)
+        self.file = open(path or os.devnull, "w" if position is None else "a", encoding="utf-8")  # noqa: SIM115
+        if position is None:
+            self.file.write(",".join(columns) + "\n")
+
+    def write(self, row: dict[str, Any]) -> None:
+        """Append a row; None and NaN become empty cells."""
+        self.file.write(",".join(cell(row.get(name)) for name in self.columns) + "\n")
+
+    def position(self) -> int:
+        """Flush to disk and return the length in bytes."""
+        self.file.flush()
+        if self.file.name != os.devnull:
+            os.fsync(self.file.fileno())
+        return self.file.tell()
+
+
+def cell(value: Any) -> str:
+    """Write one value so that reading it back gives the same value."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return repr(float(value)) if isinstance(value, float) else str(value)
+
+
+class Recorder:
+    """Collects exchanges into files and running totals. Everything it must remember is in ``save``."""
+
+    def __init__(self, num_clients: int, num_clusters: int, extra: tuple[str, ...], last: int = RECENT) -> None:
+        self.K, self.extra, self.last_rows = num_clusters, extra, last
+        self.updates = 0
+        self.totals = dict.fromkeys(TOTALS, 0)
+        self.counts = {"fresh": 0, "deprecated": 0, "estimates": 0}
+        self.kl_sum = 0.0
+        self.last = torch.full((2, num_clients), torch.nan, dtype=torch.float64)
+        self.cluster_sum, self.sessions = 0.0, 0
+        self.cluster_last: float | None = None
+        self.gauges: dict[str, float] = {}
+        self.recent: list[float] = []
+        """Accuracy over all clients at the last few sessions."""
+        self.pending: dict[str, list[float]] = {}
+        self.shown: dict[str, float] = {}
+
+    def open(self, folder: Path | None, positions: dict[str, int] | None) -> None:
+        """Open the files, new or where a checkpoint left them; without a folder (other ranks) nothing is written."""
+        K = range(self.K)
+        per_client = "update,epoch,time,client,cycle,samples,staleness,status,fresh,label,acc_before,acc_after,loss,kl"
+        columns = [*per_client.split(","), *(f"true_{k}" for k in K), *(f"est_{k}" for k in K)]
+        session = ["update", "epoch", "time", *MEASURED, *TOTALS, *self.extra, *(f"cluster_acc_{k}" for k in K)]
+        at = positions or {}
+        self.clients = CsvFile(folder and folder / "clients.csv", columns, at.get("clients"))
+        self.metrics = CsvFile(folder and folder / "metrics.csv", session, at.get("metrics"))
+
+    def add(self, exchange: Exchange, epoch: int) -> None:
+        """Take in one exchange."""
+        self.updates += 1
+        self._totals(exchange)
+        values = {
+            "client_acc_before": exchange.acc_before,
+            "client_acc_after": exchange.acc_after,
+            "kl": exchange.kl,
+            "fresh_share": float(exchange.fresh),
+            "deprecated_share": float(exchange.status == "deprecated"),
+            **(exchange.extra or {}),
+        }
+        for name, value in values.items():
+            if not math.isnan(value):
+                self.pending.setdefault(name, []).append(value)
+        self._write_client(exchange, epoch)
+
+    def _totals(self, exchange: Exchange) -> None:
+        self.last[:, exchange.client] = torch.tensor([exchange.acc_before, exchange.acc_after], dtype=torch.float64)
+        self.totals["refused"] += exchange.status == "refused"
+        self.totals["upload_bytes"] += exchange.uploaded
+        self.totals["download_bytes"] += exchange.downloaded
+        self.totals["client_compute"] += exchange.client_compute
+        self.totals["server_compute"] += exchange.server_compute
+        self.counts["fresh"] += exchange.fresh
+        self.counts["deprecated"] += exchange.status == "deprecated"
+        if exchange.estimate is not None:
+            self.counts["estimates"] += 1
+            self.kl_sum += exchange.kl
+
+    def _write_client(self, exchange: Exchange, epoch: int) -> None:
+        row = {**vars(exchange), "update": self.updates, "epoch": epoch, "kl": exchange.kl}
+        row["fresh"] = int(exchange.fresh)
+        row |= {f"true_{k}": float(v) for k, v in enumerate(exchange.true)}
+        if exchange.estimate is not None:
+            row |= {f"est_{k}": float(v) for k, v in enumerate(exchange.estimate)}
+        self.clients.write(row)
+
+    def end_session(
+        self, epoch: int, time: float, clusters: list[float], gauges: dict[str, float] | None = None
+    ) -> dict[str, float]:
+        """Write one row of metrics and return what loggers should get."""
+        self._keep(gauges or {})
+        means = {name: sum(v) / len(v) for name, v in self.pending.items()}
+        if clusters:
+            stood_for = [acc for acc in clusters if not math.isnan(acc)]  # fewer models than clusters leave some out
+            means |= {f"cluster_acc_{k}": acc for k, acc in enumerate(clusters)}
+            means["cluster_acc"] = self.cluster_last = sum(stood_for) / len(stood_for)
+            if self.updates:
+                self.cluster_sum, self.sessions = self.cluster_sum + self.cluster_last, self.sessions + 1
+        means |= self.gauges
+        row = {"update": self.updates, "epoch": epoch, "time": time, **means, **self.totals}
+        self.metrics.write(row)
+        self.pending = {}
+        self.shown = {**self.shown, **means}
+        return {k: float(v) for k, v in row.items()}
+
+    def _keep(self, gauges: dict[str, float]) -> None:
+        self.gauges = gauges
+        if not math.isnan(gauges.get("client_acc", math.nan)):
+            self.recent = [*self.recent, gauges["client_acc"]][-self.last_rows :]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the final numbers: clients at their last cycle, clusters at the end and on average."""
+        n = max(self.updates, 1)
+
+        def over_clients(row: int) -> tuple[float | None, float | None]:
+            seen = self.last[row][~self.last[row].isnan()]
+            return (float(seen.mean()), float(seen.std(correction=0))) if len(seen) else (None, None)
+
+        before, before_std = over_clients(0)
+        after, after_std = over_clients(1)
+        return {
+            "updates": self.updates,
+            "client_acc_before": before,
+            "client_acc_before_std": before_std,
+            "client_acc_after": after,
+            "client_acc_after_std": after_std,
+            "cluster_acc": self.cluster_last,
+            "cluster_acc_mean": self.cluster_sum / self.sessions if self.sessions else None,
+            "kl": self.kl_sum / self.counts["estimates"] if self.counts["estimates"] else None,
+            **self.totals,
+            "fresh_share": self.counts["fresh"] / n,
+            "deprecated_share": self.counts["deprecated"] / n,
+            **{name: None if math.isnan(value) else value for name, value in self.gauges.items()},
+            **({"client_acc_last": sum(self.recent) / len(self.recent)} if self.recent else {}),
+        }
+
+    def save(self) -> dict[str, Any]:
+        """Return what a checkpoint must hold, file positions included."""
+        names = ("updates", "totals", "counts", "kl_sum", "cluster_sum", "sessions", "cluster_last", "shown", "recent")
+        kept: dict[str, Any] = {name: deepcopy(getattr(self, name)) for name in (*names, "last", "pending", "gauges")}
+        kept["positions"] = {"clients": self.clients.position(), "metrics": self.metrics.position()}
+        return kept
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on where a checkpoint stopped (open the files with its positions)."""
+        for name, value in saved.items():
+            if name != "positions":
+                setattr(self, name, value)

@@ -1,0 +1,1 @@
+"""The papers' result tables and settings as they print them."""

@@ -1,0 +1,1 @@
+"""Studies: their file, their values, their figures."""

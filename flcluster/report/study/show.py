@@ -1,0 +1,74 @@
+"""What a study shows of its runs: a table, the paper's below it, figures."""
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+from flcluster.errors import UserError
+from flcluster.files import replacing, slug
+from flcluster.records.reader import Run
+from flcluster.report.paper_tables import paper_markdown, paper_table
+from flcluster.report.report import wide_console
+from flcluster.report.study.figures import draw
+from flcluster.report.study.file import Study
+from flcluster.report.study.values import Runs, columns_of, markdown, terminal_table, write_values
+from flcluster.report.style import save
+
+
+def found_runs(plan: Study, output: Path) -> Runs:
+    """Load the runs in a folder that belong to a study's variants: finished or stopped, whatever their seeds."""
+    if not output.is_dir():
+        raise UserError(f"{output} is not a directory: give the --output of a study that has run")
+    folders = sorted(path.parent for path in output.glob("*/summary.json"))
+    runs: dict[str, dict[int, Run]] = {}
+    for name in plan.variants:
+        mine = [path for path in folders if re.fullmatch(rf"{re.escape(slug(name))}(-seed\d+)?", path.name)]
+        for run in map(Run.load, mine):
+            runs.setdefault(name, {})[int(run.summary.get("seed", 0))] = run
+        if not mine:
+            warnings.warn(f"{output} has no run of variant {name}: it is left out", stacklevel=2)
+    if not runs:
+        raise UserError(f"{output} holds no run of the study {plan.path}")
+    return runs
+
+
+def show(plan: Study, output: Path) -> None:
+    """Print the table, the paper's below it, and write study.md, study.csv and the figures."""
+    runs = found_runs(plan, output)
+    console = wide_console()
+    if missing := [name for name in plan.table if name not in columns_of(plan, runs)]:
+        warnings.warn(f"no run has a value for {', '.join(missing)}: left out of the table", stacklevel=2)
+    console.print(terminal_table(plan, runs))
+    for name in plan.paper:
+        console.print(paper_table(name))
+    for path in write(plan, runs, output):
+        console.print(f"wrote {path}", highlight=False)
+
+
+def write(plan: Study, runs: Runs, output: Path) -> list[Path]:
+    """Write study.md, study.csv and the figures; return what was written."""
+    figures = [save(draw(plan, picture, runs), output / f"{picture.name}.png") for picture in plan.figures]
+    for picture, path in zip(plan.figures, figures, strict=True):
+        if path is None:
+            warnings.warn(f"no run has anything to draw for {picture.name}: left out", stacklevel=2)
+    pictures = [path for path in figures if path is not None]
+    write_values(plan, runs, output / "study.csv")
+    lines = [f"# {plan.title}", "", markdown(plan, runs), ""]
+    lines += [f"![{path.stem}]({path.name})\n" for path in pictures]
+    for name in plan.paper:
+        lines += [f"## {name}, as printed in the paper", "", paper_markdown(name), ""]
+    lines += ["## Runs", "", *_run_lines(runs, output), ""]
+    with replacing(output / "study.md") as temporary:
+        temporary.write_text("\n".join(lines), encoding="utf-8")
+    return [output / "study.md", output / "study.csv", *pictures]
+
+
+def _run_lines(runs: Runs, output: Path) -> list[str]:
+    def line(name: str, seed: int, summary: dict[str, Any]) -> str:
+        state = summary.get("status", "finished")
+        return f"- {name}, seed {seed}: `{runs[name][seed].path.relative_to(output)}`" + (
+            "" if state == "finished" else f" ({state})"
+        )
+
+    return [line(name, seed, run.summary) for name, seeds in runs.items() for seed, run in sorted(seeds.items())]

@@ -1,0 +1,86 @@
+"""What all pictures share: colours, axes, legends, files."""
+
+import math
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from flcluster.records.reader import DRIFT_METHODS, GOSSIP_METHODS, METHODS, SKEW_METHODS, method_name
+
+OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#000000", "#56B4E9", "#999933")
+"""A palette that colour-blind readers can tell apart (its yellow, too faint for lines, replaced by olive)."""
+
+
+OTHERS = ("#882255", "#44AA99", "#AA4499", "#117733", "#332288")
+
+
+COLOURS = dict(zip(METHODS, OKABE_ITO, strict=True))
+
+
+DRIFT_COLOURS = dict(zip(DRIFT_METHODS, (*OKABE_ITO[1::-1], *OKABE_ITO[2:6], OTHERS[0], OTHERS[4]), strict=True))
+
+
+GOSSIP_COLOURS = dict(zip(GOSSIP_METHODS, OKABE_ITO[:6], strict=True))
+
+
+SKEW_COLOURS = dict(zip(SKEW_METHODS, (*OKABE_ITO[2:5], OKABE_ITO[7], *OKABE_ITO[:2]), strict=True))
+"""Methods under drift, without a server and for skewed labels are drawn beside FedAvg, Local and IFCA rather than those
+for uploads, whose colours they share."""
+
+
+def colour(method: str) -> str:
+    """Return a method's colour, the same in every picture."""
+    name = method_name(method)
+    known = COLOURS | DRIFT_COLOURS | GOSSIP_COLOURS | SKEW_COLOURS
+    return known.get(name.removesuffix(" (MiniLM)")) or OTHERS[zlib.crc32(name.encode()) % len(OTHERS)]
+
+
+def shade(index: int) -> str:
+    """Return the colour of the index-th thing of a kind (cluster, variant)."""
+    return (OKABE_ITO + OTHERS)[index % 13]
+
+
+def hue(index: int) -> str:
+    """Return the index-th colour that is not black."""
+    return shade(index if index < 5 else index + 1)  # the sixth is black
+
+
+def panels(count: int) -> tuple[Figure, list[Axes]]:
+    """Return a figure with so many places to draw in, two in a row; a place that is left over stays empty."""
+    wide = min(count, 2)
+    tall = math.ceil(count / wide)
+    figure = Figure(figsize=(7.5 if wide == 1 else 11, 4.4 * tall + 0.4), layout="constrained")
+    places = list(figure.subplots(tall, wide, squeeze=False).flat)
+    for axes in places[count:]:
+        axes.set_axis_off()
+    return figure, places[:count]
+
+
+def save(figure: Figure | None, path: str | Path) -> Path | None:
+    """Write a figure as PNG and return where; nothing for no figure."""
+    if figure is not None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+    return Path(path) if figure is not None else None
+
+
+def tidy(axes: Axes, title: str, x: str, y: str) -> None:
+    """Title and label axes, with a faint grid behind what is drawn."""
+    axes.set(title=title, xlabel=x, ylabel=y)
+    axes.grid(alpha=0.3, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def legend(figure: Figure, handles: Sequence[Artist]) -> None:
+    """Put one legend below the panels, in as many columns as its words leave room for."""
+    widest = max((len(str(handle.get_label())) for handle in handles), default=0)
+    fitting = max(1, min(6, int(figure.get_figwidth() * 12.5 / (widest + 7))))
+    rows = math.ceil(len(handles) / fitting)
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=math.ceil(len(handles) / max(rows, 1)), frameon=False
+    )

@@ -1,0 +1,208 @@
+"""Studies: which runs are started how, what is made of them, and what is refused before anything runs."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flcluster.cli import main
+from flcluster.cli import processes as jobs
+from flcluster.cli.study import study
+from flcluster.errors import UserError
+
+TINY = Path(__file__).parents[2] / "tiny.yaml"
+VARIANTS = {
+    "as it is": {},
+    "Local, fewer": {"algorithm": "Local", "data": {"init_args": {"num_clients": 4}}},
+    "FedAvg": {"algorithm": {"class_path": "FedAvg", "init_args": {"rounds": 2}}},
+}
+
+
+def write_study(**changes):
+    tree = {"base": str(TINY), "variants": VARIANTS, "table": ["client_acc_after"], **changes}
+    Path("s.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
+    return "s.yaml"
+
+
+def write_run(path, seed=0, accuracies=(0.1, 0.2, 0.3), step=10.0, status="finished", **summary):
+    """A run directory with an accuracy a round."""
+    path.mkdir(parents=True)
+    rows = [f"{10 * i},{i},{step * i},{acc}" for i, acc in enumerate(accuracies)]
+    (path / "metrics.csv").write_text("\n".join(["update,epoch,time,client_acc", *rows]) + "\n")
+    (path / "clients.csv").write_text("update,client,status\n")
+    base = {"algorithm": "FedAvg", "dataset": "Stream", "num_clusters": 1, "seed": seed, "status": status}
+    (path / "summary.json").write_text(json.dumps({**base, "updates": 20, "client_acc": accuracies[-1], **summary}))
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Runs are not started but fabricated; holds the arguments of each."""
+    calls: list[tuple[str, list[str]]] = []
+
+    def run_one(run_dir, arguments):
+        calls.append((str(run_dir), arguments))
+        if not run_dir.exists():
+            seed = int(arguments[arguments.index("--seed_everything") + 1]) if "--seed_everything" in arguments else 3
+            write_run(run_dir, seed, client_acc_after=0.5)
+        return 0
+
+    monkeypatch.setattr(jobs, "run_one", run_one)
+    return calls
+
+
+def test_each_variant_is_its_changes_over_the_base(started):
+    assert study([write_study(), "--output", "out", "--algorithm.local_epochs", "2", "engine.threads=1"]) == 0
+    assert [name for name, _ in started] == ["out/as_it_is", "out/Local_fewer", "out/FedAvg"]
+    extra = ["--algorithm.local_epochs", "2", "--engine.threads=1"]
+    assert started[0][1] == ["--config", str(TINY), *extra]
+    assert started[1][1] == ["--config", str(TINY), "--config", "out/variants/Local_fewer.yaml", *extra]
+    assert yaml.safe_load(Path("out/variants/Local_fewer.yaml").read_text()) == VARIANTS["Local, fewer"]
+    assert Path("out/study.md").exists()
+
+
+def test_what_variants_have_in_common_comes_between(started):
+    common = {"data": {"init_args": {"num_clients": 8}}}
+    assert study([write_study(common=common), "--output", "out"]) == 0
+    shared = ["--config", str(TINY), "--config", "out/common.yaml"]
+    assert [arguments for _, arguments in started[:2]] == [
+        shared,
+        [*shared, "--config", "out/variants/Local_fewer.yaml"],
+    ]
+    assert yaml.safe_load(Path("out/common.yaml").read_text()) == common
+
+
+def test_seeds_and_a_choice_of_variants(started):
+    argv = [write_study(), "--output", "out", "--seeds", "5", "7", "--only", "FedAvg", "as_it_is"]
+    with pytest.warns(UserWarning, match="no run of variant Local, fewer"):
+        assert study(argv) == 0
+    assert [name for name, _ in started] == [f"out/{v}-seed{s}" for s in (5, 7) for v in ("as_it_is", "FedAvg")]
+    assert started[-1][1][-2:] == ["--seed_everything", "7"]
+    with Path("out/study.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["variant"], row["seed"]) for row in rows} == {(v, s) for v in ("as it is", "FedAvg") for s in "57"}
+    assert study([write_study(), "--output", "out", "--only", "Local, fewer"]) == 0
+    assert "| as it is | 2 | " in Path("out/study.md").read_text()  # what was there before is in the table too
+
+
+def test_the_first_failure_ends_the_study(monkeypatch):
+    ran: list[str] = []
+
+    def run_one(run_dir, arguments):
+        ran.append(run_dir.name)
+        return 3 if len(ran) == 2 else 0
+
+    monkeypatch.setattr(jobs, "run_one", run_one)
+    assert study([write_study(), "--output", "out"]) == 3
+    assert ran == ["as_it_is", "Local_fewer"]
+    assert not Path("out/study.md").exists()
+
+
+def test_the_default_output_is_new_each_time(started):
+    assert study([write_study()]) == study(["s.yaml"]) == 0
+    assert len({Path(name).parent for name, _ in started}) == 2
+    assert all(Path(name).parts[:2] == ("runs", "s") for name, _ in started)
+
+
+@pytest.mark.parametrize(
+    ("variant", "says"),
+    [
+        ({"algorithm": {"class_path": "Local", "init_args": {"beta0": 1}}}, "beta0"),  # given, not kept from the base
+        ({"algorithm": "NoSuchMethod"}, "NoSuchMethod"),
+        ({"data": {"init_args": {"num_clusters": 0}}}, "num_clusters"),
+        ({"algoritm": "Local"}, "algoritm"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:out has no run")
+def test_no_mistake_waits_behind_other_runs(started, variant, says):
+    path = write_study(variants={"fine": {}, "broken": variant})
+    with pytest.raises(UserError, match=rf"(?s)s.yaml: variant broken: .*{says}"):
+        study([path, "--output", "out"])
+    assert not started and not Path("out").exists()
+    assert study([path, "--output", "out", "--only", "fine"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--only", "Locale"], "no variant Locale; there are as it is, Local, fewer, FedAvg"),
+        (["--run_dir", "x"], "leave out --run_dir"),
+        (["--draw_only", "true"], "needs --output"),
+        (["--draw_only", "true", "--output", "none"], "none is not a directory"),
+        (["--draw_only", "true", "--output", "."], "holds no run of the study s.yaml"),
+        (["--draw_only", "true", "--output", ".", "--seeds", "1"], "leave out --seeds"),
+        (["--draw_only", "true", "--output", ".", "--data.num_clients", "5"], "leave out --data.num_clients 5"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:. has no run")
+def test_mistakes_on_the_command_line(argv, says, capsys, started):
+    assert main(["study", write_study(), *argv]) == 2
+    assert says in capsys.readouterr().err
+    assert not started
+
+
+def fielding_study():
+    return write_study(
+        title="Who is faster",
+        variants={"FIELDING": {}, "Slow": {}, "Global": {}},
+        target={"variant": "Global", "last": 2},
+        table=["client_acc", "client_acc_last", "tta", "speedup", "gain", "reclusterings", "nothing"],
+        figures=[{"kind": "lines", "x": "time", "target": True, "file": "acc"}, {"kind": "sizes"}],
+        paper="fielding_table6_m",
+    )
+
+
+def test_drawing_only_tells_what_is_there(capsys):
+    path = fielding_study()
+    write_run(Path("out/Global"), accuracies=(0.1, 0.3, 0.2, 0.4, 0.4), step=100)
+    write_run(Path("out/FIELDING"), accuracies=(0.1, 0.5, 0.5, 0.6, 0.8), step=150, reclusterings=3)
+    write_run(Path("out/Slow"), accuracies=(0.1, 0.2, 0.4, 0.5, 0.3), status="stopped: SIGTERM")
+    with pytest.warns(UserWarning, match="left out") as said:
+        assert study([path, "--output", "out", "--draw_only", "true"]) == 0
+    assert sorted(str(w.message).partition(":")[0] for w in said) == [
+        "no run has a value for nothing",
+        "no run has anything to draw for sizes",
+    ]
+    text = Path("out/study.md").read_text()
+    assert "| FIELDING | 1 | 0.800 | 0.500 | 2.5 | 2.00× | 30.0 | 3 |" in text  # 5 min / 2.5 min; .7 - .4
+    assert "| Slow | 1 | 0.300 | 0.300 | never |  | 0.0 |  |" in text
+    assert "| Global | 1 | 0.400 | 0.280 | 5.0 | 1.00× | 0.0 |  |" in text
+    assert "mean of its last 2 rows" in text
+    assert "| 1.1 | 53.0 | 479 |" in text and "![acc](acc.png)" in text and "(stopped: SIGTERM)" in text
+    assert Path("out/acc.png").read_bytes().startswith(b"\x89PNG")
+    with Path("out/study.csv").open() as file:
+        values = {(row["variant"], row["metric"]): row["value"] for row in csv.DictReader(file)}
+    assert (values["Global", "target"], values["Slow", "tta"], values["FIELDING", "tta"]) == ("0.4", "", "150.0")
+    printed = capsys.readouterr().out
+    assert "Who is faster" in printed and "2.00×" in printed and "fielding_table6_m" in printed
+
+
+def test_seeds_are_compared_pairwise_and_averaged():
+    path = fielding_study()
+    for seed, (ours, theirs) in enumerate([((0.1, 0.5, 0.6), (0.1, 0.4, 0.4)), ((0.1, 0.2, 0.3), (0.1, 0.2, 0.2))]):
+        write_run(Path(f"out/FIELDING-seed{seed}"), seed, ours)
+        write_run(Path(f"out/Global-seed{seed}"), seed, theirs, step=20)
+    write_run(Path("out/Slow-seed0"), 0, (0.1, 0.1, 0.1))
+    write_run(Path("out/Slow-seed1"), 1, (0.1, 0.2, 0.2))
+    write_run(Path("out/Other"), 0)
+    with pytest.warns(UserWarning):
+        study([path, "--output", "out", "--draw_only", "true"])
+    text = Path("out/study.md").read_text()
+    assert "| FIELDING | 2 | 0.450 ±0.212 | 0.300 ±0.141 | 10.0 ±0.0 | 2.00 ±0.00× | 10.0 ±7.1 |" in text
+    assert "| Slow | 2 |" in text and "10.0 (1/2 seeds) | 2.00× (1/2 seeds)" in text
+    assert "Mean ± standard deviation over seeds." in text and "Other" not in text
+
+
+@pytest.mark.filterwarnings("ignore:out has no run")
+def test_a_variant_really_runs(capfd):
+    """Another class and other data over one base, which holds keys that the class does not have."""
+    argv = ["study", write_study(), "--output", "out", "--only", "Local_fewer", "--algorithm.cycles=1"]
+    with pytest.warns(UserWarning, match="no run of variant"):
+        assert main(argv) == 0
+    config = yaml.safe_load(Path("out/Local_fewer/config.yaml").read_text())
+    assert config["algorithm"]["class_path"] == "flcluster.algorithms.Local"
+    assert "beta0" not in config["algorithm"]["init_args"] and config["algorithm"]["init_args"]["batch_size"] == 16
+    assert config["data"]["init_args"]["num_clients"] == 4 and config["data"]["init_args"]["num_clusters"] == 2
+    assert Path("out/Local_fewer/clients.csv").read_text().count("\n") == 1 + 4
+    assert "run 1 of 1: out/Local_fewer" in capfd.readouterr().err

@@ -1,0 +1,145 @@
+"""Checkpoints: whole or not there, readable without running code, refused with a sentence otherwise."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from flcluster import files
+from flcluster.errors import UserError
+from flcluster.records import checkpoint
+from flcluster.records.checkpoint import load_checkpoint, save_checkpoint
+
+CONTENT = {
+    "position": 7,
+    "tensors": {"a": torch.tensor([1.5, float("nan"), -0.0]), "b": torch.arange(3), "c": torch.zeros(0, 2, 3)},
+    "nested": [{"x": 1.25}, None, "text", True, (1, 2)],
+    "by_number": {3: torch.ones(2, dtype=torch.float64)},
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run" / "checkpoints" / "last.ckpt"
+
+
+def test_it_comes_back(path):
+    save_checkpoint(path, CONTENT)
+    back = load_checkpoint(path)
+    assert back["position"] == 7
+    assert back["nested"] == CONTENT["nested"]
+    for name, tensor in CONTENT["tensors"].items():
+        assert back["tensors"][name].dtype == tensor.dtype
+        assert back["tensors"][name].shape == tensor.shape
+        assert back["tensors"][name].numpy().tobytes() == tensor.numpy().tobytes()
+    assert torch.equal(back["by_number"][3], torch.ones(2, dtype=torch.float64))
+
+
+def test_it_loads_with_weights_only(path):
+    save_checkpoint(path, CONTENT)
+    assert torch.load(path, weights_only=True)["position"] == 7
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+def test_it_never_runs_code(path, tmp_path):
+    """A pickle that would create a file when loaded is refused, and creates none."""
+
+    class Evil:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "gotcha"), "w"))
+
+    path.parent.mkdir(parents=True)
+    torch.save({"version": checkpoint.VERSION, "evil": Evil()}, path)
+    with pytest.raises(UserError):
+        load_checkpoint(path)
+    path.write_bytes(pickle.dumps({"version": checkpoint.VERSION, "evil": Evil()}))
+    with pytest.raises(UserError):
+        load_checkpoint(path)
+    assert not (tmp_path / "gotcha").exists()
+
+
+def test_a_new_one_replaces_the_old_and_leaves_nothing_else(path):
+    save_checkpoint(path, {"position": 1})
+    save_checkpoint(path, {"position": 2})
+    assert load_checkpoint(path)["position"] == 2
+    assert [p.name for p in path.parent.iterdir()] == ["last.ckpt"]
+
+
+@pytest.mark.parametrize("error", [OSError("No space left on device"), KeyboardInterrupt()])
+def test_a_failing_write_leaves_the_old_one(path, monkeypatch, error):
+    """The write fails after some bytes, as on a full disk."""
+    save_checkpoint(path, {"position": 1})
+
+    def half(content, file, *args, **kwargs):
+        Path(file).write_bytes(b"PK\x03\x04 half of a file")
+        raise error
+
+    monkeypatch.setattr(torch, "save", half)
+    with pytest.raises(type(error)):
+        save_checkpoint(path, {"position": 2})
+    monkeypatch.undo()
+    assert load_checkpoint(path)["position"] == 1
+    save_checkpoint(path, {"position": 3})  # what was left over does not stop the next one
+    assert load_checkpoint(path)["position"] == 3
+
+
+def test_the_old_one_is_there_until_the_new_one_is_on_disk(path, monkeypatch):
+    """Nothing is renamed before the bytes are synced, and at that moment the new file is whole."""
+    save_checkpoint(path, {"position": 1})
+    order, sync, rename = [], files.os.fsync, files.os.replace
+    monkeypatch.setattr(files.os, "fsync", lambda n: (order.append("sync"), sync(n))[1])
+
+    def replace(a, b):
+        order.append("rename")
+        assert load_checkpoint(path)["position"] == 1
+        assert torch.load(a, weights_only=True)["position"] == 2
+        rename(a, b)
+
+    monkeypatch.setattr(files.os, "replace", replace)
+    save_checkpoint(path, {"position": 2})
+    assert order[:2] == ["sync", "rename"]
+
+
+def test_a_missing_file(path):
+    with pytest.raises(UserError, match=r"last\.ckpt"):
+        load_checkpoint(path)
+
+
+@pytest.mark.parametrize("keep", [0, 1, 100, -1])
+def test_a_cut_file(path, keep):
+    save_checkpoint(path, CONTENT)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(UserError, match=r"last\.ckpt"):
+        load_checkpoint(path)
+
+
+def test_a_corrupt_file(path):
+    """Bytes of the pickled part turned over."""
+    save_checkpoint(path, CONTENT)
+    content = bytearray(path.read_bytes())
+    at = content.index(b"position")
+    content[at - 20 : at + 40] = bytes(255 - b for b in content[at - 20 : at + 40])
+    path.write_bytes(bytes(content))
+    with pytest.raises(UserError, match=r"last\.ckpt"):
+        load_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    "content", [{"state_dict": {}}, {"version": 0}, {"version": 999}, {"version": "1"}, [1, 2], torch.ones(2)]
+)
+def test_a_foreign_file(path, content):
+    path.parent.mkdir(parents=True)
+    torch.save(content, path)
+    with pytest.raises(UserError, match="not a flcluster checkpoint"):
+        load_checkpoint(path)
+
+
+def test_text_and_folders_are_no_checkpoints(path):
+    path.mkdir(parents=True)
+    with pytest.raises(UserError, match=r"last\.ckpt"):
+        load_checkpoint(path)
+    text = path.parent / "config.yaml"
+    text.write_text("position: 3\n")
+    with pytest.raises(UserError, match=r"config\.yaml"):
+        load_checkpoint(text)
