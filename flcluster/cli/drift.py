@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import numpy as np
 from lightning.fabric import Fabric
+from numpy.typing import NDArray
 
 from flcluster.algorithms.drift.representations import InputEmbedding
 from flcluster.data import View
@@ -42,8 +44,9 @@ def drift(argv: list[str]) -> int:
         )
         shared = InputEmbedding(epochs=settings.embedding_epochs).shared_model(fed)
 
-        def embed(view: View) -> object:
-            return fed.worker.features(shared, view).mean(0).numpy()
+        def embed(view: View) -> NDArray[np.float32]:
+            mean: NDArray[np.float32] = fed.worker.features(shared, view).mean(0).numpy()
+            return mean
 
     wide_console().print(drift_table(made.data, embed, settings.until))
     print(f"wrote {draw_stream(made.data, settings.output, until=settings.until)}")

@@ -4,6 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Points = NDArray[np.float32]
+Labels = NDArray[np.int64]
+Doubles = NDArray[np.float64]
 
 
 def shares(counts: NDArray[np.int64]) -> Points:
@@ -21,12 +23,3 @@ def unit(points: Points) -> Points:
     """Scale every row to length 1 (a row of zeros stays)."""
     length = np.linalg.norm(points, axis=1, keepdims=True)
     return np.divide(points, length, out=np.zeros_like(points), where=length > 0)
-
-
-Labels = NDArray[np.int64]
-
-
-Points = NDArray[np.float32]
-
-
-Doubles = NDArray[np.float64]
