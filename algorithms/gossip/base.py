@@ -15,7 +15,8 @@ from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, Trained
 from flcluster.protocol.participation import Cohort, Load
 from flcluster.protocol.rounds import RoundAlgorithm
-from flcluster.topology.families import ErdosRenyi, Topology, edge_table
+from flcluster.topology.base import Topology, edge_table
+from flcluster.topology.families import ErdosRenyi
 
 from .mixing import disagreement
 

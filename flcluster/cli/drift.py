@@ -6,7 +6,6 @@ import numpy as np
 from lightning.fabric import Fabric
 from numpy.typing import NDArray
 
-from flcluster.algorithms.drift.representations import InputEmbedding
 from flcluster.data import View
 from flcluster.engine.config import Plan, fit_parser, with_dashes
 from flcluster.engine.fit import instantiated
@@ -18,6 +17,7 @@ from flcluster.report.report import wide_console
 
 def drift(argv: list[str]) -> int:
     """Print the drift of the configured stream beside the paper's and draw its labels over time."""
+    from flcluster.algorithms.drift.representations import InputEmbedding
     from flcluster.datamodules.pictures.stream import draw_stream
     from flcluster.datamodules.streams.magnitude import drift_table
     from flcluster.datamodules.streams.module import StreamDataModule

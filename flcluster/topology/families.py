@@ -6,24 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from flcluster.errors import UserError
-from flcluster.topology.base import Topology, at_least, edge_table, probability, refuse
+from flcluster.topology.base import Topology, at_least, probability, refuse
 from flcluster.topology.files import as_edges, read_graphs
 
 if TYPE_CHECKING:  # slow to import: only a method that draws a graph pays for it
     import networkx
-
-
-__all__ = [
-    "Complete",
-    "EdgeList",
-    "ErdosRenyi",
-    "RandomRegular",
-    "Ring",
-    "SmallWorld",
-    "Topology",
-    "Torus",
-    "edge_table",
-]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,17 +14,8 @@ from hypothesis import strategies as st
 from jsonargparse import ArgumentParser
 
 from flcluster.errors import UserError
-from flcluster.topology.families import (
-    Complete,
-    EdgeList,
-    ErdosRenyi,
-    RandomRegular,
-    Ring,
-    SmallWorld,
-    Topology,
-    Torus,
-    edge_table,
-)
+from flcluster.topology.base import Topology, edge_table
+from flcluster.topology.families import Complete, EdgeList, ErdosRenyi, RandomRegular, Ring, SmallWorld, Torus
 from flcluster.topology.files import as_edges, read_graphs
 
 DRAWN = [ErdosRenyi(p=0.3), RandomRegular(degree=3), SmallWorld(rewire=0.5)]

@@ -13,7 +13,8 @@ from flcluster.records.reader import Run
 from flcluster.report.figures.network import GREY, Moment, grouped, moments, network_figure, sunflower, with_partners
 from flcluster.report.figures.of_run import run_pictures
 from flcluster.report.style import shade
-from flcluster.topology.families import ErdosRenyi, edge_table
+from flcluster.topology.base import edge_table
+from flcluster.topology.families import ErdosRenyi
 
 NAN = math.nan
 EDGES = "round,source,target\n0,0,1\n0,1,2\n0,2,4\n9,0,3\n"
