@@ -133,7 +133,7 @@ class FederatedDataModule(LightningDataModule, ABC):
         return ()
 
     @property
-    def stays(self) -> NDArray[np.int64]:
+    def participants(self) -> NDArray[np.int64]:
         """Clients that take part in training, ascending."""
         return np.setdiff1d(np.arange(self.num_clients), np.array(self.dropouts, dtype=np.int64))
 
@@ -188,7 +188,7 @@ class FederatedDataModule(LightningDataModule, ABC):
 
     def holding(self, cycle: int) -> NDArray[np.int64]:
         """Return the clients that take part in training and hold samples, ascending."""
-        return self.stays[self.sizes(cycle)[self.stays] > 0]
+        return self.participants[self.sizes(cycle)[self.participants] > 0]
 
     def label_counts(self, clients: NDArray[np.int64], cycle: int) -> NDArray[np.int64]:
         """Count the training labels of some clients, ``[n, num_classes]``."""

@@ -14,7 +14,7 @@ from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from flcluster.algorithms.rounds.aggregation import Average, Server
+from flcluster.algorithms.rounds.aggregation import Aggregator, Average
 from flcluster.algorithms.rounds.clustered import ClusteredRounds, ClusteredState
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
@@ -75,7 +75,7 @@ class Auxo(ClusteredRounds[AuxoState]):
     """Rounds at which the largest cohort splits in any case, as the public configuration has them."""
     until: int = 500
     """Round after which cohorts split no more."""
-    server: Server = field(default_factory=lambda: Average("uniform"))
+    server: Aggregator = field(default_factory=lambda: Average("uniform"))
     """How trained models become the new one: Average, Yogi, QFair."""
 
     state_type: ClassVar[type] = AuxoState
@@ -113,9 +113,9 @@ class Auxo(ClusteredRounds[AuxoState]):
         tries, where = draw.random(N) < state.epsilon, torch.from_numpy(draw.integers(K, size=N))
         return super().cohort(replace(state, labels=torch.where(torch.from_numpy(tries), where, state.labels)), t, fed)
 
-    def before(self, fed: Federation, t: int) -> Observe:
+    def observe(self, fed: Federation, t: int) -> Observe:
         """Add the last part of a client's update."""
-        look, width = super().before(fed, t), fed.layout.num_parameters
+        look, width = super().observe(fed, t), fed.layout.num_parameters
         first = width - max(1, round(self.tail * width))
 
         def observe(worker: Worker, job: Job, trained: Trained) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class Auxo(ClusteredRounds[AuxoState]):
                 state = self.learn(state, k, who[here], updates, int(rng(fed.seed, "halves", t, k).integers(2**31)))
         for result in done.trained:
             result.seen.pop("update")
-        state = replace(state, labels=chosen(state), epsilon=state.epsilon * self.epsilon_decay)
+        state = replace(state, labels=cohort_of(state), epsilon=state.epsilon * self.epsilon_decay)
         return self.maybe_split(state, t, fed), done
 
     def learn(self, state: AuxoState, k: int, clients: Ids, updates: Tensor, seed: int) -> AuxoState:
@@ -165,7 +165,7 @@ class Auxo(ClusteredRounds[AuxoState]):
         forced = int(torch.bincount(state.labels, minlength=K).argmax()) if t in (self.split_rounds or []) else -1
         members = torch.bincount(state.labels, minlength=K).tolist()
         least = self.wanted(fed) if self.min_cohort is None else self.min_cohort
-        enough = self.known_share * len(fed.data.stays) * 0.9 ** (K - 1)
+        enough = self.known_share * len(fed.data.participants) * 0.9 ** (K - 1)
         for k, (first, second) in enumerate(sizes.tolist()):
             low, high = self.balance
             balanced = state.splits == 0 or low < first / max(second, 1) < high
@@ -216,7 +216,7 @@ def rewards(centred: Tensor, known: Tensor, base: float) -> Tensor:
     return (base - base * apart / scale) * known.float().mean()
 
 
-def chosen(state: AuxoState) -> Tensor:
+def cohort_of(state: AuxoState) -> Tensor:
     """Return the cohort of each client: the one with the largest reward; who never trained stays."""
     return torch.where(state.trained.any(1), state.reward.argmax(1), state.labels)
 

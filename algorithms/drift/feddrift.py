@@ -11,7 +11,7 @@ from scipy.spatial.distance import squareform
 from torch import Tensor
 
 from flcluster.data import View
-from flcluster.federation.averaging import weighted_sums
+from flcluster.federation.averaging import average_by_label
 from flcluster.federation.federation import Federation, accuracy
 from flcluster.protocol.base import at_least
 from flcluster.protocol.participation import Load
@@ -89,8 +89,8 @@ class FedDrift(RoundAlgorithm[DriftState]):
         cohort = self.select(t, fed, self.load(state, came))
         labels = state.labels[cohort.clients].tolist()
         jobs = [self.job(m, state.models[k], t, fed) for m, k in zip(cohort.clients, labels, strict=True)]
-        results = fed.train(jobs, self.before(fed, t))
-        models, trained = weighted_sums(results, labels, state.models, lambda result: float(result.size))
+        results = fed.train(jobs, self.observe(fed, t))
+        models, trained = average_by_label(results, labels, state.models, lambda result: float(result.size))
         return replace(state, models=models), Round(
             trained, row_of=lambda i: models[labels[i]], labels=labels, seconds=cohort.seconds, lost=cohort.lost
         )
@@ -156,7 +156,7 @@ class FedDrift(RoundAlgorithm[DriftState]):
             groups += [[free[i] for i in np.flatnonzero(found == g)] for g in np.unique(found)]
         else:
             groups += [[k] for k in free]
-        return joined(state, sorted(groups))
+        return merge_groups(state, sorted(groups))
 
     def cluster_data(self, state: DriftState, t: int, fed: Federation) -> dict[int, View]:
         """Return some of the training samples that belong to each model, at most ``merge_batches`` batches."""
@@ -192,7 +192,7 @@ def clusters_of(scores: Accuracies, cut: float) -> NDArray[np.int64]:
     return fcluster(linkage(squareform(fall, checks=False), "complete"), cut, "distance").astype(np.int64)
 
 
-def joined(state: DriftState, groups: list[list[int]]) -> DriftState:
+def merge_groups(state: DriftState, groups: list[list[int]]) -> DriftState:
     """Average the models of each group by their (step, client) contributions; models in no group are dropped."""
     use = torch.bincount(state.assigned[state.assigned >= 0], minlength=len(state.models)).double()
     place = torch.full((len(state.models) + 1,), -1, dtype=torch.int64)

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from flcluster.algorithms.rounds.aggregation import Average, Server
+from flcluster.algorithms.rounds.aggregation import Aggregator, Average
 from flcluster.algorithms.rounds.clustered import ClusteredRounds, ClusteredState
 from flcluster.clustering.diameter import max_pair_distance, pair_sample
 from flcluster.clustering.distances import Distance
@@ -72,7 +72,7 @@ class Fielding(ClusteredRounds[FieldingState]):
     reporters: Literal["drifted", "participants"] = "drifted"
     """Who reports a change: every client as soon as it is online, or only those that train, after they have trained
     (everyone reports once to register)."""
-    server: Server = field(default_factory=lambda: Average("uniform"))
+    server: Aggregator = field(default_factory=lambda: Average("uniform"))
     """How trained models become the new one: Average, Yogi, QFair."""
     measure: Literal["participants", "all"] = "all"
     """Whose accuracy is measured: a round's participants (before and after), or at each session all clients."""

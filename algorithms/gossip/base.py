@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 from torch import Tensor
 
-from flcluster.federation.averaging import counts
+from flcluster.federation.averaging import is_usable
 from flcluster.federation.bank import Table
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, Trained
@@ -99,8 +99,8 @@ class GossipRounds(RoundAlgorithm[S]):
     def train(self, jobs: Iterable[Job], places: Iterable[int], t: int, fed: Federation) -> list[Trained]:
         """Train jobs and write the results that count into their rows of the table; return them without their rows."""
         table, light = self.models(fed), []
-        for trained, place in zip(fed.train(jobs, self.before(fed, t)), places, strict=True):
-            usable = counts(trained)
+        for trained, place in zip(fed.train(jobs, self.observe(fed, t)), places, strict=True):
+            usable = is_usable(trained)
             if usable:
                 table[place] = trained.row
             light.append(replace(trained.light(), seen={**trained.seen, "usable": usable}))

@@ -23,7 +23,7 @@ from .mixing import running_average
 
 
 @dataclass(frozen=True, eq=False)
-class AsyncState(GossipState):
+class AsyncDFCAState(GossipState):
     """Where everyone is in virtual time, and the messages under way."""
 
     clock: float = 0.0
@@ -66,7 +66,7 @@ class AsyncDFCA(DFCA):
     latency: float = 0.1
     """Mean time that a message is under way, besides the transfer that devices count; exponentially distributed."""
 
-    state_type: ClassVar[type] = AsyncState
+    state_type: ClassVar[type] = AsyncDFCAState
     extra_names: ClassVar[tuple[str, ...]] = (*DFCA.extra_names, "lost_messages", "message_age")
 
     def __post_init__(self) -> None:
@@ -78,7 +78,7 @@ class AsyncDFCA(DFCA):
                 "algorithm.idle_neighbours is about rounds that a client can miss: AsyncDFCA has none, use DFCA"
             )
 
-    def init(self, fed: Federation) -> AsyncState:
+    def init(self, fed: Federation) -> AsyncDFCAState:
         """Give every client its models; all begin at once."""
         plain, N = super().init(fed), fed.data.num_clients
         held = np.isin(np.arange(N), fed.data.holding(0))
@@ -87,7 +87,7 @@ class AsyncDFCA(DFCA):
         degree = [len(neighbours) for neighbours in self.neighbours(0, fed)]
         ends = [self._lasts(m, 0, 0, degree[m], fed) if held[m] else np.inf for m in range(N)]
         times = torch.tensor(ends, dtype=torch.float64)
-        return AsyncState(plain.labels, each=plain.each, ends=times, cycles=torch.zeros(N, dtype=torch.int64))
+        return AsyncDFCAState(plain.labels, each=plain.each, ends=times, cycles=torch.zeros(N, dtype=torch.int64))
 
     def _lasts(self, client: int, cycle: int, t: int, degree: int, fed: Federation) -> float:
         """Return how long a client's training takes."""
@@ -105,7 +105,7 @@ class AsyncDFCA(DFCA):
             found[b].append(a)
         return found
 
-    def step(self, state: AsyncState, t: int, fed: Federation) -> tuple[AsyncState, Round]:  # type: ignore[override]
+    def step(self, state: AsyncDFCAState, t: int, fed: Federation) -> tuple[AsyncDFCAState, Round]:  # type: ignore[override]
         """Go on until as many trainings have ended as a round has participants."""
         endings, ends = self._endings(state, t, fed)
         walk = _Walk(self, state, t, fed)
@@ -125,7 +125,7 @@ class AsyncDFCA(DFCA):
         )
         return after, walk.told(clock - state.clock)
 
-    def _endings(self, state: AsyncState, t: int, fed: Federation) -> tuple[list[_Ending], Tensor]:
+    def _endings(self, state: AsyncDFCAState, t: int, fed: Federation) -> tuple[list[_Ending], Tensor]:
         """Return the trainings that end in this round, in order, and when everyone's next one ends.
 
         Times do not depend on models, so the whole round is known before anything is trained.
@@ -147,7 +147,7 @@ class AsyncDFCA(DFCA):
             heapq.heappush(queue, (float(ends[client]), client))
         return found, ends
 
-    def measures(self, state: AsyncState, t: int, fed: Federation) -> dict[str, float]:  # type: ignore[override]
+    def measures(self, state: AsyncDFCAState, t: int, fed: Federation) -> dict[str, float]:  # type: ignore[override]
         """Add the messages that never arrived."""
         return {**super().measures(state, t, fed), "lost_messages": float(state.lost)}
 
@@ -155,7 +155,7 @@ class AsyncDFCA(DFCA):
 class _Walk:
     """A round in virtual-time order: what has happened so far."""
 
-    def __init__(self, method: AsyncDFCA, state: AsyncState, t: int, fed: Federation) -> None:
+    def __init__(self, method: AsyncDFCA, state: AsyncDFCAState, t: int, fed: Federation) -> None:
         self.method, self.t, self.fed = method, t, fed
         self.table, self.k, self.neighbours = method.models(fed), method.per_client(fed), method.neighbours(t, fed)
         self.mail = Mail(fed, state.mail)

@@ -21,7 +21,7 @@ from torch import Tensor
 from flcluster.algorithms.rounds.choice import number_of_models
 from flcluster.data import View
 from flcluster.errors import UserError
-from flcluster.federation.averaging import counts
+from flcluster.federation.averaging import is_usable
 from flcluster.federation.bank import Table
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job
@@ -216,7 +216,7 @@ class FedSPD(GossipRounds[SoftState]):
                 for client in clients
             )
             for done in fed.train(replace(job, lr_factor=factor, momentum=self.momentum) for job in plain):
-                if counts(done):
+                if is_usable(done):
                     table[done.client] = done.row
 
     def _own(self, state: SoftState, client: int, t: int, fed: Federation) -> Tensor:

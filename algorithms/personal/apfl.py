@@ -190,7 +190,7 @@ class APFL(AsyncPersonal[APFLState]):
 
     def teachers(self, fed: Federation) -> tuple[list[int], Tensor]:
         """Return the clients whose models teach, and how many samples of each class each has, ``[K, C]``."""
-        clients = [m for m in fed.data.stays.tolist() if m in self.locals(fed)]
+        clients = [m for m in fed.data.participants.tolist() if m in self.locals(fed)]
         held = fed.data.label_counts(np.array(clients, dtype=np.int64), self.rounds - 1)
         return clients, torch.from_numpy(held)
 
@@ -232,7 +232,7 @@ class APFL(AsyncPersonal[APFLState]):
     def personalise(self, state: APFLState, clients: Sequence[int], fed: Federation) -> tuple[APFLState, Round]:
         """Train friends, fine-tune the global model for those without a model of their own, and mix."""
         pupil = self.pupil(fed).load(state.generator)
-        look = self.before(fed, self.rounds - 1)
+        look = self.observe(fed, self.rounds - 1)
         friends, trained = fed.table("friend"), []
         for result in fed.train((self._friend(state, m, pupil.module, fed) for m in clients), look):
             friends[result.client] = usable(result, otherwise=state.models[0])
@@ -275,7 +275,7 @@ class APFL(AsyncPersonal[APFLState]):
         """Add the generator's loss, and how good friends are by themselves."""
         friends = state.sweep[:, self.shares.index(1.0)]
         found = {"generator_loss": state.generator_loss}
-        for group, clients in (("", fed.data.stays.tolist()), ("_dropouts", list(fed.data.dropouts))):
+        for group, clients in (("", fed.data.participants.tolist()), ("_dropouts", list(fed.data.dropouts))):
             means = friends[clients].nanmean(0).tolist()
             found |= {f"friend_acc_global{group}": means[0], f"friend_acc_local{group}": means[1]}
         return {**super().measures(state, t, fed), **found}

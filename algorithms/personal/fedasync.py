@@ -13,7 +13,7 @@ from flcluster.algorithms.rounds.selection import RandomSelection
 from flcluster.algorithms.uploads.fedbuff import fedbuff_weight
 from flcluster.devices.schedule import Arrivals, Schedule, UniformArrivals, Workload, scheduled
 from flcluster.errors import UserError
-from flcluster.federation.averaging import counts
+from flcluster.federation.averaging import is_usable
 from flcluster.federation.bank import Table
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Trained
@@ -69,14 +69,14 @@ class AsyncPersonal(Personal[S]):
     def received(self, state: S, results: Iterable[Trained], fed: Federation) -> Iterator[Trained]:
         """Keep the local models."""
         for result in results:
-            if counts(result):
+            if is_usable(result):
                 self.locals(fed)[result.client] = result.row
             yield result
 
     def hand_out(self, model: Tensor, fed: Federation) -> None:
         """Give the first model to everyone who will upload."""
         if self.aggregation == "async":
-            for client in fed.data.stays.tolist():
+            for client in fed.data.participants.tolist():
                 fed.table("held")[client] = model
 
     def round(self, state: S, t: int, fed: Federation) -> tuple[S, Round]:
@@ -92,9 +92,9 @@ class AsyncPersonal(Personal[S]):
         for some in distinct_runs(clients):
             at = first + len(trained)
             jobs = (replace(self.job(m, held[m], t, fed), cycle=at + i) for i, m in enumerate(some))
-            for result in self.received(state, fed.train(jobs, self.before(fed, t)), fed):
+            for result in self.received(state, fed.train(jobs, self.observe(fed, t)), fed):
                 behind, m = state.version - int(state.versions[result.client]), result.client
-                if counts(result):
+                if is_usable(result):
                     state = self._taken_in(state, result, behind)
                     held[m] = state.models[0]
                 seen = {**result.seen, "staleness": behind}
@@ -115,7 +115,7 @@ class AsyncPersonal(Personal[S]):
 
     def _schedule(self, size: int, fed: Federation) -> Schedule:
         work = Workload(lambda m, cycle: self.processed(fed.data.size(m, cycle), fed), 1, fed.layout.row_bytes)
-        return scheduled(self.arrivals, fed.data.stays, self.rounds * size, fed.seed, work)
+        return scheduled(self.arrivals, fed.data.participants, self.rounds * size, fed.seed, work)
 
     def _taken_in(self, state: S, result: Trained, behind: int) -> S:
         model = fedasync_step(state.models[0], result.row, behind, self.server_lr, self.staleness_exponent)

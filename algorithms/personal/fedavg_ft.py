@@ -28,7 +28,7 @@ class FedAvgFT(Personal[PersonalState]):
         """Fine-tune the global model for each of some clients."""
         own, trained = self.own(fed), []
         jobs = [self.finetuning(state, client, fed) for client in clients]
-        for result in fed.train(jobs, self.before(fed, self.rounds - 1)):
+        for result in fed.train(jobs, self.observe(fed, self.rounds - 1)):
             own[result.client] = usable(result, otherwise=state.models[0])
             trained.append(result.light())
         return state, self.trained_once(clients, trained, self.finetune_epochs, fed)

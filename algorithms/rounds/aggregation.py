@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from flcluster.errors import UserError
-from flcluster.federation.averaging import counts, weighted_sums
+from flcluster.federation.averaging import average_by_label, is_usable
 from flcluster.federation.jobs import Trained
 
 Memory = dict[str, Tensor]
 
 
-class Server(ABC):
+class Aggregator(ABC):
     """One step of the server for K models at once. What it remembers between rounds is a dict of ``[K, P]`` tensors."""
 
     needs_start_loss: ClassVar[bool] = False
@@ -42,7 +42,7 @@ class Server(ABC):
 
 
 @dataclass(frozen=True)
-class Average(Server):
+class Average(Aggregator):
     """The mean of the trained models (FedAvg)."""
 
     by: Literal["size", "uniform"] = "size"
@@ -52,7 +52,7 @@ class Average(Server):
         self, trained: Iterable[Trained], labels: list[int], old: Tensor, memory: Memory, parameters: int, lr: float
     ) -> tuple[Tensor, Memory, list[Trained]]:
         """Average per cluster."""
-        models, light = weighted_sums(trained, labels, old, self.weight)
+        models, light = average_by_label(trained, labels, old, self.weight)
         return models, memory, light
 
     def weight(self, result: Trained) -> float:
@@ -101,7 +101,7 @@ class Yogi(Average):
 
 
 @dataclass(frozen=True)
-class QFair(Server):
+class QFair(Aggregator):
     """q-FedAvg (Li et al., 2020): clients with a larger loss count more."""
 
     q: float = 1.0
@@ -120,7 +120,7 @@ class QFair(Server):
         L, step, mass = 1 / lr, torch.zeros_like(old), [0.0] * len(old)
         buffers, count, light = torch.zeros_like(old[:, parameters:]), [0] * len(old), []
         for result, k in zip(trained, labels, strict=True):
-            if counts(result):
+            if is_usable(result):
                 f = result.seen["start_loss"] + 1e-10
                 delta = L * (old[k] - result.row)
                 step[k].add_(delta, alpha=f**self.q)

@@ -19,8 +19,8 @@ from flcluster.protocol.participation import Cohort, Load
 from flcluster.protocol.rounds import Round, RoundAlgorithm, Served
 from flcluster.seeds import rng
 
-from .aggregation import Average, Server
-from .selection import Look, RandomSelection, Selection
+from .aggregation import Aggregator, Average
+from .selection import Asked, RandomSelection, Selection
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +46,13 @@ class ClusteredRounds(RoundAlgorithm[S]):
 
     selection: Selection = field(default_factory=RandomSelection)
     """Which clients of a cluster train: RandomSelection, Oort, DistanceSelection."""
-    server: Server = field(default_factory=Average)
+    server: Aggregator = field(default_factory=Average)
     """How trained models become the new one: Average, Yogi, QFair."""
 
     state_type: ClassVar[type] = ClusteredState
 
     def follow(self, state: S, t: int, fed: Federation) -> tuple[S, float]:
-        """Look at what changed before round ``t``; return the new state and how long that took in virtual time."""
+        """Asked at what changed before round ``t``; return the new state and how long that took in virtual time."""
         return state, 0.0
 
     def step(self, state: S, t: int, fed: Federation) -> tuple[S, Round]:
@@ -60,7 +60,7 @@ class ClusteredRounds(RoundAlgorithm[S]):
         state, seconds = self.follow(state, t, fed)
         cohort, labels = self.cohort(state, t, fed)
         jobs = self.jobs(state, cohort.clients, labels, t, fed)
-        results = self.received(state, fed.train(jobs, self.before(fed, t)), fed)
+        results = self.received(state, fed.train(jobs, self.observe(fed, t)), fed)
         lr = fed.worker.rates[0] * self.lr_decay**t
         parameters = fed.layout.num_parameters
         models, server, trained = self.server.combine(results, labels, state.models, state.server, parameters, lr)
@@ -85,7 +85,7 @@ class ClusteredRounds(RoundAlgorithm[S]):
         return job
 
     def received(self, state: S, results: Iterable[Trained], fed: Federation) -> Iterable[Trained]:
-        """Look at trained models as they come in, before they are combined and forgotten."""
+        """Asked at trained models as they come in, before they are combined and forgotten."""
         return results
 
     def after(self, state: S, t: int, done: Round, fed: Federation) -> tuple[S, Round]:
@@ -116,14 +116,14 @@ class ClusteredRounds(RoundAlgorithm[S]):
         """Say how many participants clusters of some sizes train."""
         return quotas(sizes, self.wanted(fed))
 
-    def look(self, state: S, t: int, fed: Federation) -> Look:
+    def look(self, state: S, t: int, fed: Federation) -> Asked:
         """Return what the selection may ask."""
 
         def work(clients: NDArray[np.int64]) -> NDArray[np.float64]:
             sizes = fed.data.sizes(t)[clients].astype(np.float64)
             return sizes if self.local_steps is None else np.minimum(sizes, self.local_steps * self.batch_size)
 
-        return Look(
+        return Asked(
             distance=lambda clients: self.distances(state, clients, t, fed),
             seconds=lambda clients: self.durations(clients, t, fed, self.load),
             work=work,
@@ -147,9 +147,9 @@ class ClusteredRounds(RoundAlgorithm[S]):
         """Whether clients report the loss of the model they received."""
         return self.selection.needs_start_loss or self.server.needs_start_loss
 
-    def before(self, fed: Federation, t: int) -> Observe:
+    def observe(self, fed: Federation, t: int) -> Observe:
         """Add the losses of the received model, if a part needs them."""
-        look = super().before(fed, t)
+        look = super().observe(fed, t)
         if not self.asks_loss:
             return look
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from flcluster.federation.federation import Federation
 
-from .aggregation import QFair, Server, Yogi
+from .aggregation import Aggregator, QFair, Yogi
 from .clustered import ClusteredRounds, ClusteredState, one_cluster
 
 
@@ -29,7 +29,7 @@ class FedProx(FedAvg):
 class FedYogi(FedAvg):
     """FedAvg with an adaptive server step (Reddi et al., 2021)."""
 
-    server: Server = field(default_factory=Yogi)
+    server: Aggregator = field(default_factory=Yogi)
     """How trained models become the new one."""
 
 
@@ -37,5 +37,5 @@ class FedYogi(FedAvg):
 class QFedAvg(FedAvg):
     """FedAvg that favours clients with large losses (q-FedAvg; Li et al., 2020)."""
 
-    server: Server = field(default_factory=QFair)
+    server: Aggregator = field(default_factory=QFair)
     """How trained models become the new one."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from flcluster.algorithms.generators.losses import distillation_loss
 from flcluster.data import View, joined
 from flcluster.errors import UserError
-from flcluster.federation.averaging import counts
+from flcluster.federation.averaging import is_usable
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, Observe, Recipe, Trained, samples_processed
 from flcluster.federation.layout import all_finite
@@ -62,9 +62,9 @@ class FedDF(FedAvg):
         fed.note(f"distils on {sum(map(len, fed.proxies)):,} proxy samples")
         return super().init(fed)
 
-    def before(self, fed: Federation, t: int) -> Observe:
+    def observe(self, fed: Federation, t: int) -> Observe:
         """Add the trained model's logits of the proxy data."""
-        look = super().before(fed, t)
+        look = super().observe(fed, t)
 
         def observe(worker: Worker, job: Job, trained: Trained) -> dict[str, Any]:
             seen = look(worker, job, trained)
@@ -84,7 +84,7 @@ class FedDF(FedAvg):
             return state, done
         teacher = torch.stack(taught).mean(0).to(fed.device)
         (student,) = fed.train([self.distillation(state.models[0], teacher, t, fed)])
-        if not counts(student):
+        if not is_usable(student):
             return state, done
         batch, steps, norm = self.distillation_batch, self.distillation_steps, fed.layout.has_batch_norm
         passes = len(taught) * len(teacher) + 3 * samples_processed(len(teacher), 1, batch, steps, norm)

@@ -112,7 +112,7 @@ class FedGen(ClusteredRounds[FedGenState]):
 
     def follow(self, state: FedGenState, t: int, fed: Federation) -> tuple[FedGenState, float]:
         """Find out which classes clients hold now."""
-        held = fed.data.label_counts(fed.data.stays, t)
+        held = fed.data.label_counts(fed.data.participants, t)
         return replace(state, classes=taught_classes(torch.from_numpy(held))), 0.0
 
     def plan(self, state: FedGenState, job: Job, t: int, fed: Federation) -> Job:
@@ -141,9 +141,9 @@ class FedGen(ClusteredRounds[FedGenState]):
         """Return a regulariser's weight in round ``t``."""
         return min(weight, max(LEAST, weight * self.weight_decline**t))
 
-    def before(self, fed: Federation, t: int) -> Observe:
+    def observe(self, fed: Federation, t: int) -> Observe:
         """Add the head of the trained model."""
-        look = super().before(fed, t)
+        look = super().observe(fed, t)
 
         def observe(worker: Worker, job: Job, trained: Trained) -> dict[str, Any]:
             state = worker.layout.state_dict(trained.row)

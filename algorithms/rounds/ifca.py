@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flcluster.federation.averaging import weighted_sums
+from flcluster.federation.averaging import average_by_label
 from flcluster.federation.federation import Federation
 from flcluster.protocol.participation import Load
 from flcluster.protocol.rounds import Round, RoundAlgorithm, Served
@@ -65,7 +65,9 @@ class IFCA(RoundAlgorithm[ModelsState]):
         views = [fed.data.shard(m, t).train for m in cohort.clients]
         labels = chosen(fed, lambda i: state.models, views)
         jobs = [self.job(m, state.models[label], t, fed) for m, label in zip(cohort.clients, labels, strict=True)]
-        models, trained = weighted_sums(fed.train(jobs, self.before(fed, t)), labels, state.models, lambda result: 1.0)
+        models, trained = average_by_label(
+            fed.train(jobs, self.observe(fed, t)), labels, state.models, lambda result: 1.0
+        )
         now = state.labels.clone()
         now[cohort.clients] = torch.tensor(labels, dtype=now.dtype)
         return replace(state, models=models, labels=now), Round(

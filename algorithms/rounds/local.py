@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from flcluster.federation.averaging import counts
+from flcluster.federation.averaging import is_usable
 from flcluster.federation.federation import Federation
 from flcluster.protocol.participation import Load
 from flcluster.protocol.rounds import Round, RoundAlgorithm, Served, own_or_common
@@ -53,8 +53,8 @@ class LocalRounds(RoundAlgorithm[LocalRoundsState]):
         started = state.trained.clone()
         jobs = (self.job(m, own[m] if state.trained[m] else state.initial[0], t, fed) for m in cohort.clients)
         trained = []
-        for result in fed.train(jobs, self.before(fed, t)):
-            if counts(result):
+        for result in fed.train(jobs, self.observe(fed, t)):
+            if is_usable(result):
                 own[result.client] = result.row
                 started[result.client] = True
             trained.append(result.light())

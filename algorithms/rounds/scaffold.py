@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from flcluster.errors import UserError
-from flcluster.federation.averaging import counts
+from flcluster.federation.averaging import is_usable
 from flcluster.federation.bank import Table
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, Observe, Trained
@@ -16,7 +16,7 @@ from flcluster.federation.worker import Worker
 from flcluster.protocol.participation import Load
 from flcluster.protocol.rounds import Round
 
-from .aggregation import Average, Server
+from .aggregation import Aggregator, Average
 from .clustered import ClusteredRounds, ClusteredState, one_cluster
 
 
@@ -41,7 +41,7 @@ class Scaffold(ClusteredRounds[ScaffoldState]):
 
     server_lr: float = 1.0
     """η_g: how far the model moves towards the mean of the trained models."""
-    server: Server = field(default_factory=lambda: Average("uniform"))
+    server: Aggregator = field(default_factory=lambda: Average("uniform"))
     """How trained models become the new one: Average (the paper's is uniform), Yogi, QFair."""
 
     state_type: ClassVar[type] = ScaffoldState
@@ -77,7 +77,7 @@ class Scaffold(ClusteredRounds[ScaffoldState]):
         after, done = super().step(state, t, fed)
         models, parameters = after.models.clone(), fed.layout.num_parameters
         models[:, :parameters] = state.models[:, :parameters].lerp(after.models[:, :parameters], self.server_lr)
-        control = state.control + state.change / len(fed.data.stays)
+        control = state.control + state.change / len(fed.data.participants)
         done = replace(done, row_of=lambda i: models[0], upload_models=2, download_models=2)
         return replace(after, models=models, control=control, change=torch.zeros(0)), done
 
@@ -86,9 +86,9 @@ class Scaffold(ClusteredRounds[ScaffoldState]):
         correction = state.control - self.controls(fed)[job.client].to(fed.device)
         return replace(job, correction=correction[: fed.layout.num_parameters])
 
-    def before(self, fed: Federation, t: int) -> Observe:
+    def observe(self, fed: Federation, t: int) -> Observe:
         """Add the learning rate that a model was trained with."""
-        look = super().before(fed, t)
+        look = super().observe(fed, t)
 
         def observe(worker: Worker, job: Job, trained: Trained) -> dict[str, Any]:
             return {**look(worker, job, trained), "lr": worker.rates[0] * job.lr_factor}
@@ -99,7 +99,7 @@ class Scaffold(ClusteredRounds[ScaffoldState]):
         """Update the clients' controls, c_k⁺ = c_k − c + (x − y_k) / (K·lr), and add up the changes."""
         controls, parameters = self.controls(fed), fed.layout.num_parameters
         for result in results:
-            if counts(result):
+            if is_usable(result):
                 change = (state.models[0] - result.row) / (result.steps * result.seen["lr"]) - state.control
                 change[parameters:] = 0
                 controls[result.client] = controls[result.client].to(fed.device) + change

@@ -23,7 +23,7 @@ PerClient = Callable[[Ids], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
-class Look:
+class Asked:
     """What a selection may ask about clients."""
 
     distance: PerClient
@@ -45,10 +45,10 @@ class Selection(ABC):
         return {}
 
     @abstractmethod
-    def pick(self, pool: Ids, count: int, t: int, memory: Memory, look: Look, draw: np.random.Generator) -> Ids:
+    def pick(self, pool: Ids, count: int, t: int, memory: Memory, look: Asked, draw: np.random.Generator) -> Ids:
         """Choose ``count`` (at most all) of ``pool`` without replacement."""
 
-    def learn(self, memory: Memory, t: int, trained: Sequence[Trained], look: Look) -> Memory:
+    def learn(self, memory: Memory, t: int, trained: Sequence[Trained], look: Asked) -> Memory:
         """Take in what a round's participants reported."""
         return memory
 
@@ -57,7 +57,7 @@ class Selection(ABC):
 class RandomSelection(Selection):
     """Uniformly without replacement."""
 
-    def pick(self, pool: Ids, count: int, t: int, memory: Memory, look: Look, draw: np.random.Generator) -> Ids:
+    def pick(self, pool: Ids, count: int, t: int, memory: Memory, look: Asked, draw: np.random.Generator) -> Ids:
         """Draw."""
         return draw.choice(pool, min(count, len(pool)), replace=False)
 
@@ -66,7 +66,7 @@ class RandomSelection(Selection):
 class WithReplacement(Selection):
     """Uniformly and independently: a client may be picked several times, and trains as often (Algorithm 4)."""
 
-    def pick(self, pool: Ids, count: int, t: int, memory: Memory, look: Look, draw: np.random.Generator) -> Ids:
+    def pick(self, pool: Ids, count: int, t: int, memory: Memory, look: Asked, draw: np.random.Generator) -> Ids:
         """Draw as many as are wanted, however few there are."""
         return draw.choice(pool, count, replace=True) if len(pool) else pool
 
@@ -82,7 +82,7 @@ class DistanceSelection(Selection):
         if not self.epsilon > 0:
             raise UserError(f"selection.epsilon must be above 0, got {self.epsilon}")
 
-    def pick(self, pool: Ids, count: int, t: int, memory: Memory, look: Look, draw: np.random.Generator) -> Ids:
+    def pick(self, pool: Ids, count: int, t: int, memory: Memory, look: Asked, draw: np.random.Generator) -> Ids:
         """Draw without replacement."""
         if not len(pool):
             return pool
@@ -137,7 +137,7 @@ class Oort(Selection):
             "percentile": torch.tensor(self.preferred, dtype=torch.float64),
         }
 
-    def pick(self, pool: Ids, count: int, t: int, memory: Memory, look: Look, draw: np.random.Generator) -> Ids:
+    def pick(self, pool: Ids, count: int, t: int, memory: Memory, look: Asked, draw: np.random.Generator) -> Ids:
         """Exploit the tried clients by score, explore the others by how much they would train on."""
         count = min(count, len(pool))
         tried = ~np.isnan(memory["utility"].numpy()[pool])
@@ -148,13 +148,13 @@ class Oort(Selection):
         best = self._exploit(pool[tried], exploit, t, memory, look, draw)
         return np.concatenate([best, self._explore(pool[~tried], explore, memory, look, draw)])
 
-    def _explore(self, pool: Ids, count: int, memory: Memory, look: Look, draw: np.random.Generator) -> Ids:
+    def _explore(self, pool: Ids, count: int, memory: Memory, look: Asked, draw: np.random.Generator) -> Ids:
         """Draw among the clients with the most to train on (less if slow), ``reach`` times as many as needed."""
         work = look.work(pool) * self.discount(pool, memory, look)
         most = np.argsort(-work, kind="stable")[: round(self.reach * count)]
         return weighted(pool[most], count, work[most], draw)
 
-    def _exploit(self, pool: Ids, count: int, t: int, memory: Memory, look: Look, draw: np.random.Generator) -> Ids:
+    def _exploit(self, pool: Ids, count: int, t: int, memory: Memory, look: Asked, draw: np.random.Generator) -> Ids:
         if count == 0:
             return pool[:0]
         score = self.scores(pool, t, memory, look)
@@ -162,7 +162,7 @@ class Oort(Selection):
         good = score >= least
         return weighted(pool[good], count, score[good], draw)
 
-    def scores(self, pool: Ids, t: int, memory: Memory, look: Look) -> NDArray[np.float64]:
+    def scores(self, pool: Ids, t: int, memory: Memory, look: Asked) -> NDArray[np.float64]:
         """Score tried clients: normalised utility, a bonus for those long not tried, less for slow ones."""
         utility, last = memory["utility"].numpy()[pool], memory["last"].numpy()[pool]
         clipped = np.minimum(utility, np.quantile(utility, self.clip))
@@ -171,7 +171,7 @@ class Oort(Selection):
         score = score + np.sqrt(0.1 * np.log(t + 1) / np.maximum(last, 1))
         return score * self.discount(pool, memory, look)
 
-    def discount(self, pool: Ids, memory: Memory, look: Look) -> NDArray[np.float64]:
+    def discount(self, pool: Ids, memory: Memory, look: Asked) -> NDArray[np.float64]:
         """Return (T/t)^penalty for clients whose duration t exceeds the preferred one T, 1 for the others.
 
         T is a percentile of the durations of all clients, not only of the pool's; at the 100th nobody is slow.
@@ -180,7 +180,7 @@ class Oort(Selection):
         wanted = every[min(int(len(every) * float(memory["percentile"]) / 100), len(every) - 1)]
         return np.where(seconds > wanted, (wanted / np.maximum(seconds, 1e-4)) ** self.penalty, 1.0)
 
-    def learn(self, memory: Memory, t: int, trained: Sequence[Trained], look: Look) -> Memory:
+    def learn(self, memory: Memory, t: int, trained: Sequence[Trained], look: Asked) -> Memory:
         """Remember utilities; every ``window`` rounds adjust the preferred duration.
 
         The pacer looks at a round's mean utility of the clients that were exploited: those that had been tried before.

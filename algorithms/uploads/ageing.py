@@ -52,11 +52,11 @@ class ClusterUploads(UploadAlgorithm[S], Generic[S]):
 
     def is_deprecated(self, up: Upload, t: int, fed: Federation) -> bool:
         """Say whether an upload is too old to change anything: t − τ > τ0."""
-        limit = len(fed.data.stays) if self.max_staleness is None else self.max_staleness
+        limit = len(fed.data.participants) if self.max_staleness is None else self.max_staleness
         return t - up.last_sync > limit
 
     def staleness_of(self, up: Upload, t: int, changed: Tensor, fed: Federation) -> Tensor:
         """Return s_k of an upload at epoch t, given the epoch at which each cluster last changed, ``[K]``."""
         until = torch.full_like(changed, t) if self.staleness == "cdfl" else changed
-        unit = len(fed.data.stays) if self.staleness_unit == "cycles" else 1
+        unit = len(fed.data.participants) if self.staleness_unit == "cycles" else 1
         return (until - up.last_sync).double() / unit

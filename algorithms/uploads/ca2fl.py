@@ -61,7 +61,7 @@ class CA2FL(UploadAlgorithm[CA2FLState]):
         cached = delta.clone()
         cached[p:] = 0  # statistics are averaged, not calibrated
         cache[up.client] = cached
-        total, drift = state.total + correction, state.drift + correction / len(fed.data.stays)
+        total, drift = state.total + correction, state.drift + correction / len(fed.data.participants)
         drift[p:] = 0
         new = replace(state, total=total, drift=drift, count=state.count + 1)
         if new.count == self.buffer_size:

@@ -101,7 +101,7 @@ class LabelSkewDataModule(FederatedDataModule):
     @property
     def missing_classes(self) -> list[int]:
         """Classes that no client but dropouts holds, ascending."""
-        return np.flatnonzero(~self._drawn[1].counts[self.stays].any(axis=0)).tolist()
+        return np.flatnonzero(~self._drawn[1].counts[self.participants].any(axis=0)).tolist()
 
     @property
     def described(self) -> dict[str, str]:

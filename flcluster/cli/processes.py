@@ -10,7 +10,7 @@ from pathlib import Path
 from flcluster.engine.resume import option
 from flcluster.errors import UserError
 
-Job = tuple[str, list[str]]
+Process = tuple[str, list[str]]
 """The name of a run's directory and the arguments of its ``flcluster fit``."""
 
 
@@ -20,14 +20,14 @@ def refuse_places(command: str, arguments: list[str]) -> None:
         raise UserError(f"{command} makes a directory per run under --output: leave out --run_dir and --ckpt_path")
 
 
-def with_seed(name: str, arguments: list[str], seed: int | None) -> Job:
+def with_seed(name: str, arguments: list[str], seed: int | None) -> Process:
     """Return the job of one seed; without one, the configuration's own."""
     if seed is None:
         return name, arguments
     return f"{name}-seed{seed}", [*arguments, "--seed_everything", str(seed)]
 
 
-def run_all(output: Path, jobs: Sequence[Job]) -> int:
+def run_all(output: Path, jobs: Sequence[Process]) -> int:
     """Run ``flcluster fit`` once per job below ``output``; return 0, or the exit code of the first that failed."""
     for at, (name, arguments) in enumerate(jobs, start=1):
         print(f"run {at} of {len(jobs)}: {output / name}", file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from flcluster.cli.processes import Job, refuse_places, run_all, with_seed
+from flcluster.cli.processes import Process, refuse_places, run_all, with_seed
 from flcluster.engine.config import Plan, fit_parser, with_dashes
 from flcluster.engine.resume import new_directory
 from flcluster.errors import UserError
@@ -86,7 +86,7 @@ def check(plan: Study, chosen: Sequence[str], rest: Sequence[str]) -> None:
 
 def jobs(
     plan: Study, chosen: Sequence[str], rest: Sequence[str], output: Path, seeds: Sequence[int | None]
-) -> list[Job]:
+) -> list[Process]:
     """Write what each variant changes as a config file; return the runs: all variants with one seed, then the next."""
     arguments = {}
     for name in chosen:

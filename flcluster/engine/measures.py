@@ -33,7 +33,7 @@ def both_accuracies(served: Served, local: NDArray[np.float64], fed: Federation)
     models = np.unique(served.which[served.which >= 0]).tolist()
     found = {k: fed.accuracy(served.models[k].to(fed.device), test) for k in models}
     everywhere = np.array([found.get(k, nan) for k in served.which.tolist()])
-    groups = {"": fed.data.stays, "_dropouts": np.array(fed.data.dropouts, dtype=np.int64)}
+    groups = {"": fed.data.participants, "_dropouts": np.array(fed.data.dropouts, dtype=np.int64)}
     return {
         f"acc_{name}{group}": _mean(values[clients])
         for name, values in (("global", everywhere), ("local", local))

@@ -36,11 +36,11 @@ class UploadLoop(Loop[S]):
     def __init__(
         self, algorithm: UploadAlgorithm[S], fed: Federation, look_ahead: int | None, session: int | None
     ) -> None:
-        data, stays = fed.data, fed.data.stays
-        total = round(algorithm.cycles * len(stays))
-        super().__init__(algorithm, fed, total, session or len(stays))
+        data, participants = fed.data, fed.data.participants
+        total = round(algorithm.cycles * len(participants))
+        super().__init__(algorithm, fed, total, session or len(participants))
         work = Workload(data.size, algorithm.local_epochs, fed.layout.row_bytes)
-        self.schedule = scheduled(algorithm.arrivals, stays, total, fed.seed, work)
+        self.schedule = scheduled(algorithm.arrivals, participants, total, fed.seed, work)
         self.clients, self.cycles = self.schedule.clients.tolist(), self.schedule.cycles().tolist()
         self.look_ahead = look_ahead or (4 * fed.ranks.size if fed.ranks.size > 1 else 1)
         self.starts = fed.table("start")

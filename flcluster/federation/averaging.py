@@ -9,12 +9,12 @@ from flcluster.federation.jobs import Trained
 from flcluster.federation.layout import all_finite
 
 
-def counts(result: Trained) -> bool:
+def is_usable(result: Trained) -> bool:
     """Say whether a result is worth aggregating: it was trained at all (BatchNorm needs two samples), and is finite."""
     return result.steps > 0 and all_finite(result.row)
 
 
-def weighted_sums(
+def average_by_label(
     trained: Iterable[Trained], labels: list[int], old: Tensor, weight: Callable[[Trained], float]
 ) -> tuple[Tensor, list[Trained]]:
     """Average trained rows per label as they come in, in client order; a label nobody trained keeps its old row.
@@ -23,7 +23,7 @@ def weighted_sums(
     """
     totals, mass, light = torch.zeros_like(old), [0.0] * len(old), []
     for result, label in zip(trained, labels, strict=True):
-        if counts(result):
+        if is_usable(result):
             totals[label].add_(result.row, alpha=weight(result))
             mass[label] += weight(result)
         light.append(result.light())

@@ -141,7 +141,7 @@ class RoundAlgorithm(Algorithm[S]):
 
     def wanted(self, fed: Federation) -> int:
         """Return how many clients a round should train."""
-        return self.participants or max(1, round(self.participation * len(fed.data.stays)))
+        return self.participants or max(1, round(self.participation * len(fed.data.participants)))
 
     def available(self, t: int, fed: Federation) -> NDArray[np.int64]:
         """Return the clients that take part, hold training data and are online now, ascending."""
@@ -215,7 +215,7 @@ class RoundAlgorithm(Algorithm[S]):
             steps=self.local_steps,
         )
 
-    def before(self, fed: Federation, t: int) -> Observe:
+    def observe(self, fed: Federation, t: int) -> Observe:
         """Look at each trained model where it was trained: is it finite, and how good is it for its own client."""
 
         def observe(worker: Worker, job: Job, trained: Trained) -> dict[str, Any]:

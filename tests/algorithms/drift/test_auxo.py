@@ -8,7 +8,7 @@ import torch
 from sklearn.cluster import KMeans
 
 from flcluster.algorithms import Auxo, Yogi
-from flcluster.algorithms.drift.auxo import FEWEST, AuxoState, chosen, half_labels, half_sizes, rewards, sides, split
+from flcluster.algorithms.drift.auxo import FEWEST, AuxoState, cohort_of, half_labels, half_sizes, rewards, sides, split
 
 COMMON = {"local_epochs": 1, "batch_size": 8}
 
@@ -216,7 +216,7 @@ def test_clients_choose_the_largest_reward_and_who_never_trained_stays():
         trained=[[True, False], [False, True], [False, False]],
         labels=[0, 1, 0],
     )
-    assert chosen(state).tolist() == [1, 0, 0]
+    assert cohort_of(state).tolist() == [1, 0, 0]
 
 
 def test_a_split_by_hand():
@@ -272,7 +272,7 @@ class Fed:
     seed = 0
 
     def __init__(self, clients):
-        self.data = type("Data", (), {"num_clients": clients, "stays": range(clients)})
+        self.data = type("Data", (), {"num_clients": clients, "participants": range(clients)})
 
 
 @pytest.mark.parametrize(

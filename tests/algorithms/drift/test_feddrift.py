@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flcluster.algorithms import FedDrift
-from flcluster.algorithms.drift.feddrift import DriftState, clusters_of, joined
+from flcluster.algorithms.drift.feddrift import DriftState, clusters_of, merge_groups
 from flcluster.datamodules import LabelSwaps, StreamDigits
 
 EXAMPLES = settings(deadline=None, max_examples=80, database=None)
@@ -106,7 +106,7 @@ def test_merged_models_are_weighed_by_their_contributions():
         alone=ints(0, 0, 1),
         counts={"merges": 2.0, "drifts": 1.0},
     )
-    found = joined(state, [[0, 1], [2]])
+    found = merge_groups(state, [[0, 1], [2]])
     assert found.models.tolist() == [[1.0, 6.0], [5.0, 5.0]]
     assert found.assigned.tolist() == [[0, 0, 1, -1], [0, 0, 1, -1]]
     assert found.labels.tolist() == [0, 0, 1, -1]
@@ -117,7 +117,7 @@ def test_merged_models_are_weighed_by_their_contributions():
 def test_a_model_that_nobody_contributes_to_is_dropped():
     rows = torch.tensor([[1.0], [2.0], [3.0]])
     state = DriftState(rows, ints(2, 0)[None], ints(2, 0), torch.zeros(2), ints(0, 0, 0), {"merges": 0.0})
-    found = joined(state, [[0], [2]])
+    found = merge_groups(state, [[0], [2]])
     assert found.models.tolist() == [[1.0], [3.0]]
     assert found.assigned.tolist() == [[1, 0]]
 

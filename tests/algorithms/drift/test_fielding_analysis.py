@@ -9,7 +9,7 @@ import torch
 
 from flcluster.algorithms import FieldingAnalysis, WithReplacement
 from flcluster.algorithms.drift.triggers import FixedDelta
-from flcluster.algorithms.rounds.selection import Look
+from flcluster.algorithms.rounds.selection import Asked
 from flcluster.clustering.kcentre import KCentre
 from flcluster.errors import UserError
 from flcluster.modules import MLP
@@ -35,12 +35,12 @@ def begun(algorithm, fed):
 def test_draws_are_independent_and_uniform():
     """Nine draws of three clients: about three each, and as the product of single draws has it, none at (2/3)⁹."""
     draw, pool = np.random.default_rng(0), np.array([2, 5, 7])
-    picks = [WithReplacement().pick(pool, 9, 0, {}, Look(nothing, nothing, nothing), draw) for _ in range(3000)]
+    picks = [WithReplacement().pick(pool, 9, 0, {}, Asked(nothing, nothing, nothing), draw) for _ in range(3000)]
     assert {len(picked) for picked in picks} == {9}
     counted = Counter(np.concatenate(picks).tolist())
     assert all(abs(counted[m] / 27000 - 1 / 3) < 0.015 for m in pool.tolist())
     assert np.mean([2 not in picked for picked in picks]) == pytest.approx((2 / 3) ** 9, abs=0.01)
-    assert len(WithReplacement().pick(pool[:0], 4, 0, {}, Look(nothing, nothing, nothing), draw)) == 0
+    assert len(WithReplacement().pick(pool[:0], 4, 0, {}, Asked(nothing, nothing, nothing), draw)) == 0
 
 
 def test_a_round_is_a_step_along_the_mean_gradient_of_those_drawn(script, federate, spied):

@@ -1,4 +1,4 @@
-"""Server steps, by hand and against plain loops over clients in double precision."""
+"""Aggregator steps, by hand and against plain loops over clients in double precision."""
 
 import math
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flcluster.algorithms import DistanceSelection, Oort, RandomSelection
-from flcluster.algorithms.rounds.selection import Look
+from flcluster.algorithms.rounds.selection import Asked
 
 EXAMPLES = settings(deadline=None, max_examples=60, database=None)
 
@@ -22,7 +22,7 @@ def per_client(values):
 
 def look(clients, distance=None, seconds=None, work=None):
     ones = np.ones(clients)
-    return Look(*(per_client(ones if v is None else v) for v in (distance, seconds, work)))
+    return Asked(*(per_client(ones if v is None else v) for v in (distance, seconds, work)))
 
 
 def ids(*clients):

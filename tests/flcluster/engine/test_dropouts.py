@@ -104,8 +104,8 @@ def both_of(loop):
 
 def test_data_know_who_stays(skewed, blobs):
     assert list(skewed.dropouts) == DROPOUTS
-    assert skewed.stays.tolist() == STAYS
-    assert (list(blobs(num_clients=4).dropouts), blobs(num_clients=4).stays.tolist()) == ([], [0, 1, 2, 3])
+    assert skewed.participants.tolist() == STAYS
+    assert (list(blobs(num_clients=4).dropouts), blobs(num_clients=4).participants.tolist()) == ([], [0, 1, 2, 3])
     assert blobs().global_test() is None
     labels = torch.bincount(skewed.global_test().tensors()[1], minlength=10)
     assert len(set(labels.tolist())) == 1
