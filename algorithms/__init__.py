@@ -22,14 +22,16 @@ from flcluster.algorithms.gossip.fedspd import FedSPD
 from flcluster.algorithms.personal.apfl import APFL
 from flcluster.algorithms.personal.fedavg_ft import FedAvgFT
 from flcluster.algorithms.personal.semantics import Glyphs, HashedNames, NamesFile, OneHot, RandomVectors, ShippedNames
-from flcluster.algorithms.rounds.aggregation import Average, QFair, Yogi
-from flcluster.algorithms.rounds.fedavg import FedAvg, FedProx, FedYogi, QFedAvg
+from flcluster.algorithms.rounds.fedavg import Average, FedAvg, FedProx
 from flcluster.algorithms.rounds.feddf import FedDF
 from flcluster.algorithms.rounds.fedgen import FedGen
+from flcluster.algorithms.rounds.fedyogi import FedYogi, Yogi
 from flcluster.algorithms.rounds.ifca import IFCA
 from flcluster.algorithms.rounds.local import LocalRounds
+from flcluster.algorithms.rounds.oort import Oort
+from flcluster.algorithms.rounds.qfedavg import QFair, QFedAvg
 from flcluster.algorithms.rounds.scaffold import Scaffold
-from flcluster.algorithms.rounds.selection import DistanceSelection, Oort, RandomSelection, WithReplacement
+from flcluster.algorithms.rounds.selection import DistanceSelection, RandomSelection, WithReplacement
 from flcluster.algorithms.uploads.ca2fl import CA2FL
 from flcluster.algorithms.uploads.cdfl import CCFL, CDFL
 from flcluster.algorithms.uploads.fedbuff import FedBuff

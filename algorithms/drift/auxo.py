@@ -5,7 +5,7 @@ fits thousands: that number is an option here.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,15 +14,15 @@ from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from flcluster.algorithms.rounds.aggregation import Aggregator, Average
-from flcluster.algorithms.rounds.clustered import ClusteredRounds, ClusteredState
+from flcluster.algorithms.rounds.aggregation import Aggregator
+from flcluster.algorithms.rounds.fedavg import Average, ClusteredState, FedAvg
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, Observe, Trained
 from flcluster.federation.worker import Worker
 from flcluster.protocol.base import at_least
+from flcluster.protocol.outcome import Round
 from flcluster.protocol.participation import Cohort
-from flcluster.protocol.rounds import Round
 from flcluster.seeds import rng
 
 from .reassign import Ids
@@ -50,7 +50,7 @@ class AuxoState(ClusteredState):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Auxo(ClusteredRounds[AuxoState]):
+class Auxo(FedAvg[AuxoState]):
     """One cohort that splits in two again and again, by the updates of those who train; only they are re-assigned."""
 
     max_clusters: int = 8
@@ -107,37 +107,30 @@ class Auxo(ClusteredRounds[AuxoState]):
             splits=0,
         )
 
-    def cohort(self, state: AuxoState, t: int, fed: Federation) -> tuple[Cohort, list[int]]:
+    def pick(self, state: AuxoState, t: int, fed: Federation) -> Cohort:
         """Let some clients try another cohort in this round."""
         draw, N, K = rng(fed.seed, "explore", t), fed.data.num_clients, len(state.models)
         tries, where = draw.random(N) < state.epsilon, torch.from_numpy(draw.integers(K, size=N))
-        return super().cohort(replace(state, labels=torch.where(torch.from_numpy(tries), where, state.labels)), t, fed)
+        return super().pick(replace(state, labels=torch.where(torch.from_numpy(tries), where, state.labels)), t, fed)
 
-    def observe(self, fed: Federation, t: int) -> Observe:
-        """Add the last part of a client's update."""
-        look, width = super().observe(fed, t), fed.layout.num_parameters
-        first = width - max(1, round(self.tail * width))
+    def observe(self, fed: Federation) -> Observe[Tensor]:
+        """See the last part of a client's update."""
+        width = fed.layout.num_parameters
+        return UpdateTail(width - max(1, round(self.tail * width)), width)
 
-        def observe(worker: Worker, job: Job, trained: Trained) -> dict[str, Any]:
-            return {**look(worker, job, trained), "update": (job.start - trained.row)[first:width].cpu()}
-
-        return observe
-
-    def after(self, state: AuxoState, t: int, done: Round, fed: Federation) -> tuple[AuxoState, Round]:
+    def learn(self, state: AuxoState, t: int, done: Round, fed: Federation) -> tuple[AuxoState, Round]:
         """Let each cohort learn from its participants; then clients choose anew and one cohort may split."""
-        who = np.array([result.client if result.seen["finite"] else -1 for result in done.trained], dtype=np.int64)
-        where = np.array(done.labels, dtype=np.int64)
+        who = np.array([result.client if result.finite else -1 for result in done.results], dtype=np.int64)
+        where = np.array(done.cohort.places, dtype=np.int64)
         for k in range(len(state.models)):
             here = np.flatnonzero((where == k) & (who >= 0))
             if len(here) >= FEWEST:
-                updates = torch.stack([done.trained[i].seen["update"] for i in here.tolist()])
-                state = self.learn(state, k, who[here], updates, int(rng(fed.seed, "halves", t, k).integers(2**31)))
-        for result in done.trained:
-            result.seen.pop("update")
+                updates = torch.stack([seen for i in here.tolist() if (seen := done.results[i].seen) is not None])
+                state = self.scored(state, k, who[here], updates, int(rng(fed.seed, "halves", t, k).integers(2**31)))
         state = replace(state, labels=cohort_of(state), epsilon=state.epsilon * self.epsilon_decay)
         return self.maybe_split(state, t, fed), done
 
-    def learn(self, state: AuxoState, k: int, clients: Ids, updates: Tensor, seed: int) -> AuxoState:
+    def scored(self, state: AuxoState, k: int, clients: Ids, updates: Tensor, seed: int) -> AuxoState:
         """Score a cohort's participants: for its halves, and for the cohort itself if there are others."""
         centred, several = updates - updates.mean(0), len(state.models) > 1
         halves, reward = state.halves.clone(), state.reward.clone()
@@ -177,6 +170,18 @@ class Auxo(ClusteredRounds[AuxoState]):
     def gauges(self, state: AuxoState) -> dict[str, float]:
         """Show the number of splits."""
         return {"splits": float(state.splits)}
+
+
+@dataclass(frozen=True)
+class UpdateTail:
+    """Looks at a part of what training changed: numbers from ``first`` to ``last`` of the row."""
+
+    first: int
+    last: int
+
+    def __call__(self, worker: Worker, job: Job, trained: Trained[Tensor]) -> Tensor:
+        """Return the change, on the host."""
+        return (job.start - trained.row)[self.first : self.last].cpu()
 
 
 def half_labels(unit: Tensor, now: Tensor, asked: Tensor, parted: bool, seed: int) -> Tensor:

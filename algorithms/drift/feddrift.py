@@ -12,10 +12,10 @@ from torch import Tensor
 
 from flcluster.data import View
 from flcluster.federation.averaging import average_by_label
-from flcluster.federation.federation import Federation, accuracy
+from flcluster.federation.federation import Federation
 from flcluster.protocol.base import at_least
-from flcluster.protocol.participation import Load
-from flcluster.protocol.rounds import Round, RoundAlgorithm, Served
+from flcluster.protocol.outcome import Round, Served
+from flcluster.protocol.rounds import RoundAlgorithm
 from flcluster.seeds import rng
 
 Accuracies = NDArray[np.float64]
@@ -83,22 +83,27 @@ class FedDrift(RoundAlgorithm[DriftState]):
 
     def step(self, state: DriftState, t: int, fed: Federation) -> tuple[DriftState, Round]:
         """Look for drift if data changed; then train every model on all data that belong to it."""
-        came = len(fed.data.drifted(t)) > 0
-        if came:
+        tried = 0
+        if len(fed.data.drifted(t)):
             state = self.next_step(state, t, fed)
-        cohort = self.select(t, fed, self.load(state, came))
-        labels = state.labels[cohort.clients].tolist()
-        jobs = [self.job(m, state.models[k], t, fed) for m, k in zip(cohort.clients, labels, strict=True)]
-        results = fed.train(jobs, self.observe(fed, t))
-        models, trained = average_by_label(results, labels, state.models, lambda result: float(result.size))
-        return replace(state, models=models), Round(
-            trained, row_of=lambda i: models[labels[i]], labels=labels, seconds=cohort.seconds, lost=cohort.lost
-        )
+            tried = len(state.models)
+        cohort = self.select(t, fed, downloads=max(1, tried), forwards=tried)  # at a step everyone tries all models
+        cohort = cohort.assigned(state.labels[cohort.clients].tolist())
+        training = fed.train(self.job(m, state.models[k], t, fed) for m, k in cohort)
+        models = average_by_label(training, cohort.places, state.models, weight=lambda result: float(result.size))
+        counts = self.reported(state.counts, np.setdiff1d(fed.data.holding(t), cohort.clients), tried, t, fed)
+        return replace(state, models=models, counts=counts), Round(cohort, training.results, models)
 
-    def load(self, state: DriftState, came: bool) -> Load:
-        """Return what each client does: it trains its model, and at a step tries all models there are."""
-        tried = float(len(state.models) if came else 0)
-        return Load(downloads=max(1.0, tried), forwards=tried)
+    def reported(
+        self, counts: dict[str, float], others: NDArray[np.int64], tried: int, t: int, fed: Federation
+    ) -> dict[str, float]:
+        """Add up what trying all models costs those who do not take part in the round; its cohort has its own costs."""
+        sent, passes = len(others) * tried * fed.layout.row_bytes, tried * int(fed.data.sizes(t)[others].sum())
+        return {
+            **counts,
+            "report_bytes": counts["report_bytes"] + float(sent),
+            "report_compute": counts["report_compute"] + float(passes),
+        }
 
     def served(self, state: DriftState, t: int, fed: Federation) -> Served:
         """The model that a client's data belong to."""
@@ -114,7 +119,6 @@ class FedDrift(RoundAlgorithm[DriftState]):
         models, alone = [*state.models], state.alone.tolist()
         assigned, labels, best = torch.full_like(state.labels, -1), state.labels.clone(), state.best.clone()
         counts = dict(state.counts)
-        counts["report_bytes"] += float(len(held) * len(state.models) * fed.layout.row_bytes)
         for m, view in held.items():
             own = int(labels[m])
             if own >= 0 and own not in free:
@@ -122,7 +126,6 @@ class FedDrift(RoundAlgorithm[DriftState]):
                 continue
             scores = fed.per_sample(state.models[free], view)[:, 1].cpu().double().mean(1)
             top, k = float(scores.max()), free[int(scores.argmax())]
-            counts["report_compute"] += float(len(free) * len(view))
             if float(best[m]) - top > self.delta and len(models) < self.max_models:
                 models.append(state.models[k].clone())  # begins as the client's best model
                 alone.append(step + self.isolation - 1)
@@ -148,9 +151,7 @@ class FedDrift(RoundAlgorithm[DriftState]):
         kept = {*data, *state.labels[state.labels >= 0].tolist()} if len(every) >= self.max_models else every
         groups = [[k] for k in every if k in kept and k not in free]
         if len(free) > 1:
-            scores = np.array(
-                [[accuracy(fed.per_sample(state.models[i][None], data[j])[0]) for j in free] for i in free]
-            )
+            scores = np.array([[fed.accuracy(state.models[i], data[j]) for j in free] for i in free])
             cut = self.delta if self.merge is None else self.merge
             found = clusters_of(scores, cut)
             groups += [[free[i] for i in np.flatnonzero(found == g)] for g in np.unique(found)]

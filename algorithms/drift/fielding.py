@@ -12,15 +12,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from flcluster.algorithms.rounds.aggregation import Aggregator, Average
-from flcluster.algorithms.rounds.clustered import ClusteredRounds, ClusteredState
+from flcluster.algorithms.rounds.aggregation import Aggregator
+from flcluster.algorithms.rounds.fedavg import Average, ClusteredState, FedAvg
 from flcluster.clustering.diameter import max_pair_distance, pair_sample
 from flcluster.clustering.distances import Distance
 from flcluster.clustering.kmeans import Clusterer, KMeansBySilhouette
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
+from flcluster.protocol.outcome import Round
 from flcluster.protocol.participation import profile_of
-from flcluster.protocol.rounds import Round
 
 from .reassign import Ids, compact, move, warm_start
 from .representations import LabelHistogram, Representation
@@ -51,7 +51,7 @@ class FieldingState(ClusteredState):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fielding(ClusteredRounds[FieldingState]):
+class Fielding(FedAvg[FieldingState]):
     """Clusters that follow drifting clients: each moves on its own; all are re-clustered when clusters fall apart."""
 
     representation: Representation = field(default_factory=LabelHistogram)
@@ -139,13 +139,13 @@ class Fielding(ClusteredRounds[FieldingState]):
         state = replace(state, pending=pending)
         return self.take_in(state, state.labels < 0 if self.reporters == "participants" else pending, t, fed)
 
-    def after(self, state: FieldingState, t: int, done: Round, fed: Federation) -> tuple[FieldingState, Round]:
+    def learn(self, state: FieldingState, t: int, done: Round, fed: Federation) -> tuple[FieldingState, Round]:
         """Let the clients that trained report, where only those do."""
         if self.reporters == "participants":
             trained = torch.zeros_like(state.pending)
-            trained[[result.client for result in done.trained]] = True
+            trained[[result.client for result in done.results]] = True
             state, seconds = self.take_in(state, trained, t, fed)
-            done.seconds += seconds
+            done = replace(done, cohort=done.cohort.delayed(seconds))
         return state, done
 
     # drift: Algorithm 2 -----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from flcluster.clustering.kmeans import Clusterer
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job
+from flcluster.protocol.participation import Cohort
 
 from .fielding import Fielding, FieldingState
 from .reassign import Ids
@@ -45,7 +46,7 @@ class FieldingAnalysis(Fielding):
 
     def init(self, fed: Federation) -> FieldingState:
         """Begin as FIELDING does, if a local step is a step along the gradient."""
-        optimizer = fed.worker.bare_optimizer
+        optimizer = fed.optimizer
         plain = isinstance(optimizer, torch.optim.SGD) and not any(g["nesterov"] for g in optimizer.param_groups)
         if not plain:
             raise UserError(
@@ -63,11 +64,9 @@ class FieldingAnalysis(Fielding):
         share = max(1, round(self.wanted(fed) / max(1, sum(size > 0 for size in sizes))))
         return [share if size else 0 for size in sizes]
 
-    def jobs(
-        self, state: FieldingState, clients: list[int], labels: list[int], t: int, fed: Federation
-    ) -> Iterable[Job]:
+    def jobs(self, state: FieldingState, cohort: Cohort, t: int, fed: Federation) -> Iterable[Job]:
         """Give a client that was drawn again other samples each time: draws are independent."""
         times: Counter[int] = Counter()
-        for job in super().jobs(state, clients, labels, t, fed):
+        for job in super().jobs(state, cohort, t, fed):
             drawn, times[job.client] = times[job.client], times[job.client] + 1
             yield replace(job, purpose=f"{job.purpose} again {drawn}") if drawn else job

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Trained
 from flcluster.protocol.base import at_least
-from flcluster.protocol.rounds import Round
+from flcluster.protocol.outcome import Round
 
 from .fielding import Fielding, FieldingState
 from .reassign import Ids
@@ -51,15 +51,15 @@ class LossTriggeredFielding(Fielding):
         losses = torch.full((fed.data.num_clients,), torch.nan, dtype=torch.float64)
         return WatchedState(**vars(super().init(fed)), losses=losses)
 
-    def after(self, state: FieldingState, t: int, done: Round, fed: Federation) -> tuple[FieldingState, Round]:
+    def learn(self, state: FieldingState, t: int, done: Round, fed: Federation) -> tuple[FieldingState, Round]:
         """Let those whose loss rose ask for re-clustering."""
         assert isinstance(state, WatchedState)
-        losses, risen = watched(state.losses, done.trained, self.rise)
+        losses, risen = watched(state.losses, done.results, self.rise)
         state = replace(state, losses=losses)
         if len(risen):
             state, seconds = self.requested(state, risen, t, fed)
-            done.seconds += seconds
-        return super().after(state, t, done, fed)
+            done = replace(done, cohort=done.cohort.delayed(seconds))
+        return super().learn(state, t, done, fed)
 
     def requested(self, state: WatchedState, clients: Ids, t: int, fed: Federation) -> tuple[FieldingState, float]:
         """Let some clients report anew; then all are re-clustered, unless that is never done."""
@@ -82,7 +82,7 @@ class LossTriggeredFielding(Fielding):
         return replace(after, losses=losses)
 
 
-def watched(losses: Tensor, trained: Sequence[Trained], rise: float) -> tuple[Tensor, Ids]:
+def watched(losses: Tensor, trained: Sequence[Trained[Any]], rise: float) -> tuple[Tensor, Ids]:
     """Compare participants' training losses with the last ones; return the new ones and who has a rise, ascending.
 
     Args:
@@ -91,13 +91,13 @@ def watched(losses: Tensor, trained: Sequence[Trained], rise: float) -> tuple[Te
         rise: By how much a loss must have risen.
 
     Example:
-        >>> seen = [Trained(m, torch.zeros(1), 1, 1, loss, 0.0, {"finite": True}) for m, loss in ((0, 0.75), (1, 2.0))]
+        >>> seen = [Trained(m, torch.zeros(1), 1, 1, loss) for m, loss in ((0, 0.75), (1, 2.0))]
         >>> watched(torch.tensor([0.25, torch.nan]), seen, 0.3)
         (tensor([0.7500, 2.0000]), array([0]))
     """
     new, risen = losses.clone(), []
     for result in trained:
-        if result.steps and result.seen["finite"]:
+        if result.usable:
             new[result.client] = result.loss
             if result.loss - float(losses[result.client]) > rise:
                 risen.append(result.client)

@@ -12,17 +12,16 @@ from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from flcluster.algorithms.rounds.clustered import ClusteredRounds, ClusteredState
+from flcluster.algorithms.rounds.fedavg import ClusteredState, FedAvg
 from flcluster.clustering.diameter import TOLERANCE
 from flcluster.clustering.points import shares
 from flcluster.errors import UserError
 from flcluster.federation.bank import Table
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, samples_processed
-from flcluster.federation.layout import all_finite
 from flcluster.protocol.base import at_least
+from flcluster.protocol.outcome import Round
 from flcluster.protocol.participation import profile_of
-from flcluster.protocol.rounds import Round
 from flcluster.seeds import rng
 
 from .reassign import Ids
@@ -48,7 +47,7 @@ class FlexState(ClusteredState):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlexCFL(ClusteredRounds[FlexState]):
+class FlexCFL(FedAvg[FlexState]):
     """Groups by the direction of a short pre-training; a client whose labels shift pre-trains and joins again."""
 
     num_clusters: int = 4
@@ -140,9 +139,9 @@ class FlexCFL(ClusteredRounds[FlexState]):
             for m in clients.tolist()
         ]
         for trained in fed.train(jobs):
-            yield trained.row - initial if all_finite(trained.row) else torch.zeros_like(initial)
+            yield trained.row - initial if trained.finite else torch.zeros_like(initial)
 
-    def after(self, state: FlexState, t: int, done: Round, fed: Federation) -> tuple[FlexState, Round]:
+    def learn(self, state: FlexState, t: int, done: Round, fed: Federation) -> tuple[FlexState, Round]:
         """Draw groups towards each other, if asked to."""
         return (replace(state, models=drawn_together(state.models, self.group_lr)) if self.group_lr else state), done
 

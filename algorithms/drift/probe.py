@@ -58,7 +58,7 @@ class HeterogeneityProbe(Callback):
         if len(models) != 1:
             raise UserError("HeterogeneityProbe needs a method with one global model, such as FedAvg")
         self.rows += [{"rounds": loop.position, **row} for row in self.measure(models[0], t, fed)]
-        if fed.ranks.rank == 0:
+        if fed.is_main:
             self._write(loop)
 
     def measure(self, model: Tensor, t: int, fed: Federation) -> list[dict[str, Any]]:
@@ -90,7 +90,7 @@ class HeterogeneityProbe(Callback):
 
     def on_fit_end(self, loop: Any) -> None:
         """Print what was measured, and the paper's table."""
-        if loop.fed.ranks.rank or not self.rows:
+        if not loop.fed.is_main or not self.rows:
             return
         table = RichTable(*COLUMNS, title="Heterogeneity of clusters (OURS)")
         for row in self.rows:

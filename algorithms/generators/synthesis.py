@@ -36,7 +36,7 @@ def supervised(images: Tensor, y: Tensor, weights: Tensor, teachers: Iterable[Te
         teachers: Rows of the K models.
         fed: Has the module.
     """
-    module, leaf = fed.worker.module, images.detach().contiguous(memory_format=torch.channels_last).requires_grad_()
+    module, leaf = fed.module, images.detach().contiguous(memory_format=torch.channels_last).requires_grad_()
     total, gradient = torch.zeros((), device=leaf.device), torch.zeros_like(leaf)
     module.eval()
     for teacher, share in zip(teachers, weights, strict=True):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from flcluster.errors import UserError
+from flcluster.federation.descent import descend
 from flcluster.federation.federation import Federation
 
 M = TypeVar("M", bound=nn.Module)
@@ -43,7 +44,12 @@ class Pupil(Generic[M]):
     def save(self) -> Saved:
         """Return what ``load`` needs, the same on every rank."""
         saved = {"module": self.module.state_dict(), "optimizer": self.optimizer.state_dict()}
-        return self.fed.ranks.agree(_on_host(saved))
+        return self.fed.agree(_on_host(saved))
+
+    def _step(self, loss: Tensor) -> None:
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
 
     def learn(
         self, steps: int, batch: int, classes: Tensor, draw: np.random.Generator, loss: Callable[[Tensor], Tensor]
@@ -58,15 +64,8 @@ class Pupil(Generic[M]):
             loss: Returns the loss of samples of the classes ``y`` (of the numbers) that it is given.
         """
         self.module.train()
-        total = torch.zeros((), device=self.fed.device)
-        for _ in range(steps):
-            y = classes[torch.from_numpy(draw.integers(len(classes), size=batch))].to(self.fed.device)
-            value = loss(y)
-            self.optimizer.zero_grad()
-            value.backward()
-            self.optimizer.step()
-            total += value.detach()
-        mean = float(total) / max(steps, 1)
+        numbers = (torch.from_numpy(draw.integers(len(classes), size=batch)) for _ in range(steps))
+        mean, _ = descend((classes[some].to(self.fed.device) for some in numbers), loss, self._step, self.fed.device)
         if not np.isfinite(mean):
             raise UserError("the generator's loss is NaN or infinite: lower algorithm.generator_lr")
         return mean

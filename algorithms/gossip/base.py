@@ -1,7 +1,7 @@
 """What methods without a server share: who meets whom in a round, and models that live with the clients."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 from torch import Tensor
 
-from flcluster.federation.averaging import is_usable
 from flcluster.federation.bank import Table
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, Trained
@@ -80,31 +79,31 @@ class GossipRounds(RoundAlgorithm[S]):
         clients = super().available(t, fed)
         return clients[self.topology.online(fed.data.num_clients, t, fed.seed)[clients]]
 
-    def meet(self, t: int, fed: Federation, idle: Sequence[int] = (), **work: float) -> tuple[Cohort, csr_array]:
+    def meet(
+        self, t: int, fed: Federation, idle: Sequence[int] = (), forwards: float = 0.0
+    ) -> tuple[Cohort, csr_array]:
         """Draw this round's clients and return them with the links over which they hear; others never average.
 
         Args:
             t: The round.
             fed: The federation.
             idle: Clients that are heard even if they do not take part; without them only participants send.
-            work: A client's load besides its messages and one training.
+            forwards: Passes of each participant over its training samples besides training.
         """
         links, asked = self.topology.links(fed.data.num_clients, t, fed.seed), self.drawn(t, fed)
         hears = heard_by(links, asked.tolist(), idle)
         sends = np.diff(between(links, asked.tolist()).indptr).astype(np.float64)
-        load = Load(downloads=np.diff(hears.indptr).astype(np.float64), uploads=sends, **work)
+        load = Load(np.diff(hears.indptr).astype(np.float64), sends, forwards)
         cohort = self.race(asked, self.wanted(fed), t, fed, load)
         return cohort, heard_by(links, cohort.clients, idle)
 
-    def train(self, jobs: Iterable[Job], places: Iterable[int], t: int, fed: Federation) -> list[Trained]:
-        """Train jobs and write the results that count into their rows of the table; return them without their rows."""
-        table, light = self.models(fed), []
-        for trained, place in zip(fed.train(jobs, self.observe(fed, t)), places, strict=True):
-            usable = is_usable(trained)
-            if usable:
+    def train(self, jobs: Iterable[Job], places: Iterable[int], fed: Federation) -> list[Trained]:
+        """Train jobs and write the usable results into their rows of the table; return them without their rows."""
+        table, training = self.models(fed), fed.train(jobs)
+        for trained, place in zip(training, places, strict=True):
+            if trained.usable:
                 table[place] = trained.row
-            light.append(replace(trained.light(), seen={**trained.seen, "usable": usable}))
-        return light
+        return training.results
 
     def measures(self, state: S, t: int, fed: Federation) -> dict[str, float]:
         """Say how far clients' copies of a model are apart, and what was sent."""

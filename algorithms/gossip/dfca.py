@@ -7,10 +7,17 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from flcluster.algorithms.rounds.choice import check_choice, chosen, first_models, ifca_style_accuracy, number_of_models
+from flcluster.algorithms.rounds.choice import (
+    Candidates,
+    best_of,
+    check_choice,
+    first_models,
+    ifca_style_accuracy,
+    number_of_models,
+)
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
-from flcluster.protocol.rounds import Round, Served
+from flcluster.protocol.outcome import Round, Served
 from flcluster.seeds import rng
 
 from .base import GossipRounds, GossipState, degrees
@@ -76,32 +83,23 @@ class DFCA(GossipRounds[GossipState]):
         """Assign, train, average with the neighbours."""
         table, k = self.models(fed), self.per_client(fed)
         cohort, links = self.meet(t, fed, self.idle(state, t, fed), forwards=k)
-        clients = cohort.clients
-        labels = self.assign(clients, t, fed)  # Eq. 4
-        places = [client * k + label for client, label in zip(clients, labels, strict=True)]
-        jobs = (self.job(client, table[place], t, fed) for client, place in zip(clients, places, strict=True))
-        trained = self.train(jobs, places, t, fed)  # Eq. 5
+        cohort = cohort.assigned(self.assign(cohort.clients, t, fed))  # Eq. 4
+        places = [client * k + label for client, label in cohort]
+        jobs = (self.job(client, table[client * k + label], t, fed) for client, label in cohort)
+        results = self.train(jobs, places, fed)  # Eq. 5
         sent = np.zeros((fed.data.num_clients, k), dtype=np.bool_)
-        for client in np.setdiff1d(links.indices, clients).tolist():  # idle, and heard
+        for client in np.setdiff1d(links.indices, cohort.clients).tolist():  # idle, and heard
             sent[client, int(state.labels[client])] = True
-        for client, label, result in zip(clients, labels, trained, strict=True):
-            sent[client, label] = result.seen["usable"]
+        for (client, label), result in zip(cohort, results, strict=True):
+            sent[client, label] = result.usable
         self.gossip(links, sent, t, fed)
-        now = state.labels.clone()
-        now[clients] = torch.tensor(labels, dtype=now.dtype)
-        heard = (links @ sent.any(1).astype(np.int64))[clients].tolist()
-        uploads = (links.sum(0) * sent.any(1))[clients].tolist()
-        state = replace(state, messages=state.messages + sum(heard), isolated=degrees(links, clients).count(0))
-        return replace(state, labels=now), Round(
-            trained,
-            row_of=lambda i: table[places[i]],
-            labels=labels,
-            upload_models=uploads,
-            download_models=heard,
-            forwards_of=lambda i: k * trained[i].size,
-            seconds=cohort.seconds,
-            lost=cohort.lost,
-        )
+        labels = state.labels.clone()
+        labels[cohort.clients] = torch.tensor(cohort.places)
+        heard = (links @ sent.any(1).astype(np.int64))[cohort.clients].tolist()
+        told = (links.sum(0) * sent.any(1))[cohort.clients].tolist()
+        messages, isolated = state.messages + sum(heard), degrees(links, cohort.clients).count(0)
+        state = replace(state, labels=labels, messages=messages, isolated=isolated)
+        return state, Round(cohort, results, table, places, uploads=told, downloads=heard)
 
     def idle(self, state: GossipState, t: int, fed: Federation) -> list[int]:
         """Return the clients whose models count even if they do not take part: all that could and trained before."""
@@ -113,9 +111,12 @@ class DFCA(GossipRounds[GossipState]):
 
     def assign(self, clients: list[int], t: int, fed: Federation) -> list[int]:
         """Let clients choose the model with the smallest loss on their training data (Eq. 4)."""
+        return best_of(fed, self.candidates(fed), clients, t)
+
+    def candidates(self, fed: Federation) -> Candidates:
+        """Return what gives the k models that a client keeps."""
         table, k = self.models(fed), self.per_client(fed)
-        views = [fed.data.shard(client, t).train for client in clients]
-        return chosen(fed, lambda i: (table[clients[i] * k + j] for j in range(k)), views)
+        return lambda client: (table[client * k + j] for j in range(k))
 
     def gossip(self, links: csr_array, sent: np.ndarray, t: int, fed: Federation) -> None:
         """Average every model with what neighbours sent of it: all at once (Eq. 7), or in order of arrival (Eq. 8)."""
@@ -143,10 +144,7 @@ class DFCA(GossipRounds[GossipState]):
         found = super().measures(state, t, fed)
         if not self.ifca_style:
             return found
-        table, k = self.models(fed), self.per_client(fed)
-        clients = np.flatnonzero(fed.data.sizes(t)).tolist()
-        views = [fed.data.shard(client, t).test for client in clients]
-        style = ifca_style_accuracy(fed, lambda i: (table[clients[i] * k + j] for j in range(k)), views)
+        style = ifca_style_accuracy(fed, self.candidates(fed), t)
         return {**found, "ifca_style_acc": style}
 
     def own_row(self, state: GossipState, client: int) -> tuple[str, int]:

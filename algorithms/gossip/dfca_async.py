@@ -11,9 +11,10 @@ from torch import Tensor
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Trained
+from flcluster.federation.look_ahead import LookAhead
 from flcluster.protocol.base import at_least
-from flcluster.protocol.participation import Load
-from flcluster.protocol.rounds import Round
+from flcluster.protocol.outcome import Round
+from flcluster.protocol.participation import Cohort, Load
 from flcluster.seeds import rng
 
 from .base import GossipState
@@ -93,7 +94,7 @@ class AsyncDFCA(DFCA):
         """Return how long a client's training takes."""
         if self.devices is None:
             return float(np.exp(rng(fed.seed, "duration", client, cycle).normal(0.0, self.spread)))
-        load = Load(downloads=degree, uploads=degree, forwards=self.per_client(fed))
+        load = Load(degree, degree, self.per_client(fed))
         return float(self.durations(np.array([client]), t, fed, load)[0])
 
     def neighbours(self, t: int, fed: Federation) -> list[list[int]]:
@@ -108,9 +109,9 @@ class AsyncDFCA(DFCA):
     def step(self, state: AsyncDFCAState, t: int, fed: Federation) -> tuple[AsyncDFCAState, Round]:  # type: ignore[override]
         """Go on until as many trainings have ended as a round has participants."""
         endings, ends = self._endings(state, t, fed)
-        walk = _Walk(self, state, t, fed)
-        for at, ending in enumerate(endings):
-            walk.on(ending, endings[at:])
+        walk = _Walk(self, state, endings, t, fed)
+        for turn in range(len(endings)):
+            walk.on(turn)
         clock = endings[-1].time if endings else state.clock
         after = replace(
             state,
@@ -155,23 +156,27 @@ class AsyncDFCA(DFCA):
 class _Walk:
     """A round in virtual-time order: what has happened so far."""
 
-    def __init__(self, method: AsyncDFCA, state: AsyncDFCAState, t: int, fed: Federation) -> None:
-        self.method, self.t, self.fed = method, t, fed
+    def __init__(
+        self, method: AsyncDFCA, state: AsyncDFCAState, endings: list[_Ending], t: int, fed: Federation
+    ) -> None:
+        self.method, self.endings, self.t, self.fed = method, endings, t, fed
         self.table, self.k, self.neighbours = method.models(fed), method.per_client(fed), method.neighbours(t, fed)
         self.mail = Mail(fed, state.mail)
         self.labels, self.cycles, self.lost = state.labels.clone(), state.cycles.clone(), 0
-        self.trained: dict[tuple[int, int], Trained] = {}
+        offline = {turn for turn, ending in enumerate(endings) if not ending.online}
+        self.ahead: LookAhead[Trained] = LookAhead([e.client for e in endings], fed.at_once, offline)
+        self.trained: list[Trained] = []
         self.ended: list[_Ending] = []
         self.used: list[int] = []
         self.uploads: list[int] = []
         self.downloads: list[int] = []
         self.ages: list[float] = []
 
-    def on(self, ending: _Ending, coming: list[_Ending]) -> None:
+    def on(self, turn: int) -> None:
         """End one training: send its model, take in what has arrived, begin again."""
-        if ending.online and (ending.client, ending.cycle) not in self.trained:
-            begun = [e for e in coming if e.online and e.cycle == int(self.cycles[e.client])]
-            self._train([e for e in begun if (e.client, e.cycle) not in self.trained])
+        ending = self.endings[turn]
+        if ending.online:
+            self.trained.append(self.ahead.take(turn, self._train))
         self.cycles[ending.client] += 1
         arrived = self.mail.take(ending.client, ending.time)
         if ending.online:
@@ -184,8 +189,9 @@ class _Walk:
         for message in arrived:
             self.mail.drop(message)
 
-    def _train(self, endings: list[_Ending]) -> None:
-        """Assign and train all clients that have begun and will end in this round: nothing can change their input."""
+    def _train(self, turns: list[int]) -> list[Trained]:
+        """Assign and train the clients of some turns: nothing can change their input any more."""
+        endings = [self.endings[turn] for turn in turns]
         clients = [ending.client for ending in endings]
         labels = self.method.assign(clients, self.t, self.fed)
         self.labels[clients] = torch.tensor(labels, dtype=self.labels.dtype)
@@ -194,13 +200,12 @@ class _Walk:
             replace(self.method.job(e.client, self.table[place], self.t, self.fed), cycle=e.cycle)
             for e, place in zip(endings, places, strict=True)
         )
-        for ending, result in zip(endings, self.method.train(jobs, places, self.t, self.fed), strict=True):
-            self.trained[ending.client, ending.cycle] = result
+        return self.method.train(jobs, places, self.fed)
 
     def _send(self, ending: _Ending) -> int:
         """Put a client's trained model on its way to every neighbour; return how many were sent."""
         receivers = self.neighbours[ending.client]
-        if not self.trained[ending.client, ending.cycle].seen["usable"]:
+        if not self.trained[-1].usable:
             return 0
         draw = rng(self.fed.seed, "messages", ending.client, ending.cycle)
         delays = draw.exponential(size=len(receivers)) * self.method.latency
@@ -225,14 +230,13 @@ class _Walk:
 
     def told(self, seconds: float) -> Round:
         """Say what the round did."""
-        trained = [self.trained[ending.client, ending.cycle] for ending in self.ended]
+        cohort = Cohort([e.client for e in self.ended], seconds, labels=self.used, load=Load(forwards=self.k))
         return Round(
-            trained,
-            row_of=lambda i: self.table[self.ended[i].client * self.k + self.used[i]],
-            labels=self.used,
-            upload_models=self.uploads,
-            download_models=self.downloads,
-            forwards_of=lambda i: self.k * trained[i].size,
-            seconds=seconds,
+            cohort,
+            self.trained,
+            self.table,
+            [client * self.k + label for client, label in cohort],
+            uploads=self.uploads,
+            downloads=self.downloads,
             extra={"message_age": float(np.mean(self.ages))} if self.ages else {},
         )

@@ -8,7 +8,7 @@ import torch
 
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
-from flcluster.protocol.rounds import Round, Served
+from flcluster.protocol.outcome import Round, Served
 
 from .base import GossipRounds, GossipState, between, degrees
 from .mixing import metropolis, mix_rows
@@ -53,21 +53,14 @@ class DFedAvgM(GossipRounds[GossipState]):
         cohort, links = self.meet(t, fed)
         clients = cohort.clients
         jobs = (replace(self.job(m, table[m], t, fed), momentum=self.momentum) for m in clients)
-        trained = self.train(jobs, clients, t, fed)
-        usable = [m for m, result in zip(clients, trained, strict=True) if result.seen["usable"]]
-        used = between(links, usable)
+        results = self.train(jobs, clients, fed)
+        used = between(links, [result.client for result in results if result.usable])
         mix_rows(table, metropolis(used))
-        now = state.labels.clone()
-        now[clients] = 0
+        labels = state.labels.clone()
+        labels[clients] = 0
         sent, isolated = degrees(used, clients), degrees(links, clients).count(0)
-        return replace(state, labels=now, messages=state.messages + sum(sent), isolated=isolated), Round(
-            trained,
-            row_of=lambda i: table[clients[i]],
-            upload_models=sent,
-            download_models=sent,
-            seconds=cohort.seconds,
-            lost=cohort.lost,
-        )
+        state = replace(state, labels=labels, messages=state.messages + sum(sent), isolated=isolated)
+        return state, Round(cohort, results, table, clients, uploads=sent, downloads=sent)
 
     def served(self, state: GossipState, t: int, fed: Federation) -> Served:
         """Every client uses its own model."""

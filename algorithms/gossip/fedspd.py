@@ -21,12 +21,12 @@ from torch import Tensor
 from flcluster.algorithms.rounds.choice import number_of_models
 from flcluster.data import View
 from flcluster.errors import UserError
-from flcluster.federation.averaging import is_usable
 from flcluster.federation.bank import Table
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job
+from flcluster.federation.worker import Worker
 from flcluster.protocol.base import at_least
-from flcluster.protocol.rounds import Round, Served
+from flcluster.protocol.outcome import Round, Served
 from flcluster.seeds import rng
 
 from .base import GossipRounds, GossipState, degrees
@@ -118,11 +118,10 @@ class FedSPD(GossipRounds[SoftState]):
         cohort, links = self.meet(t, fed, forwards=self._passes(t, last, k))
         plan = list(self._plan(cohort.clients, t, fed))
         places = [client * k + s for client, s, _ in plan]
-        jobs = (self._job(client, s, view, t, fed) for client, s, view in plan)
-        trained = self.train(jobs, places, t, fed)
+        results = self.train((self._job(client, s, view, t, fed) for client, s, view in plan), places, fed)
         sent = np.zeros((fed.data.num_clients, k), dtype=np.bool_)
-        for (client, s, _), result in zip(plan, trained, strict=True):
-            sent[client, s] = result.seen["usable"]
+        for (client, s, _), result in zip(plan, results, strict=True):
+            sent[client, s] = result.usable
         mix_rows(table, neighbour_means(links, sent, receive=sent))
         named = [s for _, s, _ in plan]
         if self.align_every and (t + 1) % self.align_every == 0:
@@ -130,20 +129,22 @@ class FedSPD(GossipRounds[SoftState]):
             named = [orders[client].index(s) for client, s, _ in plan]
         if last:
             self._personalise(t, fed)
-        now = state.labels.clone()
+        labels = state.labels.clone()
         for (client, _, _), label in zip(plan, named, strict=True):
-            now[client] = label
+            labels[client] = label
         uploads, downloads = self._traffic(plan, sent, links, t)
-        state = replace(state, labels=now, tuned=last, messages=state.messages + sum(uploads))
-        return replace(state, isolated=degrees(links, cohort.clients).count(0)), Round(
-            trained,
-            row_of=lambda i: self._own(state, plan[i][0], t, fed),
-            labels=named,
-            upload_models=uploads,
-            download_models=downloads,
-            forwards_of=lambda i: self._besides(plan[i], t, last, fed),
-            seconds=cohort.seconds,
-            lost=cohort.lost,
+        isolated = degrees(links, cohort.clients).count(0)
+        messages = state.messages + sum(uploads)
+        state = replace(state, labels=labels, tuned=last, messages=messages, isolated=isolated)
+        clients = [client for client, _, _ in plan]
+        return state, Round(
+            replace(cohort, clients=clients, labels=named),  # one for each training, of which a client may have several
+            results,
+            Mixtures(fed.data.num_clients, lambda client: self._own(state, client, t, fed)),
+            clients,
+            uploads=uploads,
+            downloads=downloads,
+            forwards=[self._passes(t, last, k) if t or s == 0 else 0 for _, s, _ in plan],
         )
 
     def _job(self, client: int, s: int, view: View, t: int, fed: Federation) -> Job:
@@ -164,11 +165,6 @@ class FedSPD(GossipRounds[SoftState]):
         """Return a round's passes over all samples: dividing them, and after the last round once more, and tuning."""
         return (k if t else 0) + (k + 3 * self.tune_epochs if last else 0)
 
-    def _besides(self, training: tuple[int, int, View], t: int, last: bool, fed: Federation) -> int:
-        """Return the same in samples, for the one training of a client, or the first of those in the first round."""
-        client, s, _ = training
-        return self._passes(t, last, self.per_client(fed)) * fed.data.size(client, t) if t or s == 0 else 0
-
     def _plan(self, clients: list[int], t: int, fed: Federation) -> Iterator[tuple[int, int, View]]:
         """Yield what is trained: client, cluster and the client's samples of that cluster."""
         k = self.per_client(fed)
@@ -185,14 +181,13 @@ class FedSPD(GossipRounds[SoftState]):
         """Return the cluster of every training sample of some clients: the model with the smallest loss, never NaN."""
         table, k = self.models(fed), self.per_client(fed)
         views = [fed.data.shard(client, t).train for client in clients]
-        owners = fed.ranks.balance([len(view) for view in views])
-        mine = {}
-        for i, view in enumerate(views):
-            if owners[i] == fed.ranks.rank:
-                rows = (table[clients[i] * k + j].to(fed.device) for j in range(k))
-                losses = torch.stack([fed.worker.per_sample(row, view)[0] for row in rows]).nan_to_num(nan=torch.inf)
-                mine[i] = losses.argmin(0).cpu().numpy()
-        return fed.ranks.collect(mine, len(views))
+
+        def own(worker: Worker, i: int) -> NDArray[np.int64]:
+            rows = (table[clients[i] * k + j].to(fed.device) for j in range(k))
+            losses = torch.stack([worker.per_sample(row, views[i])[0] for row in rows]).nan_to_num(nan=torch.inf)
+            return losses.argmin(0).cpu().numpy()
+
+        return fed.map(own, views)
 
     # personalised models ----------------------------------------------------------------------------------------
 
@@ -216,7 +211,7 @@ class FedSPD(GossipRounds[SoftState]):
                 for client in clients
             )
             for done in fed.train(replace(job, lr_factor=factor, momentum=self.momentum) for job in plain):
-                if is_usable(done):
+                if done.usable:
                     table[done.client] = done.row
 
     def _own(self, state: SoftState, client: int, t: int, fed: Federation) -> Tensor:
@@ -235,7 +230,7 @@ class FedSPD(GossipRounds[SoftState]):
         own = np.where(labels < 0, -1, np.arange(len(labels)))
         if state.tuned:
             return Served(fed.table("personal"), labels, own)
-        return Served(_Mixtures(len(labels), lambda client: self._mixed(client, divisions[client], fed)), labels, own)
+        return Served(Mixtures(len(labels), lambda client: self._mixed(client, divisions[client], fed)), labels, own)
 
     def own_row(self, state: SoftState, client: int) -> tuple[str, int]:
         """Return where a client's own model lies, once it is made."""
@@ -245,7 +240,7 @@ class FedSPD(GossipRounds[SoftState]):
 
 
 @dataclass(frozen=True, eq=False)
-class _Mixtures:
+class Mixtures:
     """Rows that are mixed when they are asked for."""
 
     count: int

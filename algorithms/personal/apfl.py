@@ -1,8 +1,8 @@
 """Asynchronous Personalized Federated Learning with a semantic generator (AP-FL)."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from math import nan
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -12,17 +12,23 @@ from torch import Tensor
 from flcluster.algorithms.generators.losses import class_weights, diversity_loss, generator_loss, taught_classes
 from flcluster.algorithms.generators.synthesis import NoisePool, Synthetic, sample_file, supervised
 from flcluster.algorithms.generators.training import Pupil
-from flcluster.algorithms.rounds.clustered import one_cluster
+from flcluster.algorithms.rounds.fedavg import Average
+from flcluster.algorithms.rounds.selection import RandomSelection
+from flcluster.devices.schedule import Arrivals, Schedule, UniformArrivals, Workload, scheduled
 from flcluster.errors import UserError
-from flcluster.federation.averaging import usable
+from flcluster.federation.bank import Table
 from flcluster.federation.federation import Federation
-from flcluster.federation.jobs import Job
+from flcluster.federation.jobs import Job, Trained
+from flcluster.federation.look_ahead import LookAhead
 from flcluster.modules import SemanticGenerator
 from flcluster.protocol.base import at_least
-from flcluster.protocol.rounds import Round
+from flcluster.protocol.outcome import Round
+from flcluster.protocol.participation import Cohort
+from flcluster.protocol.rounds import Phase
 from flcluster.seeds import rng, torch_seed
 
-from .fedasync import AsyncPersonal, AsyncState
+from .base import Personal
+from .fedasync import AsyncState, taken_in
 from .friends import SHARES, even_labels, friend_labels, friend_share, interpolated, sweep_table
 from .semantics import Semantics, ShippedNames
 
@@ -43,7 +49,7 @@ class APFLState(AsyncState):
 
 
 @dataclass(frozen=True, kw_only=True)
-class APFL(AsyncPersonal[APFLState]):
+class APFL(Personal[APFLState]):
     """Global training, then a generator that clients' models teach, then a friend for every client, mixed with its own.
 
     The generator sees classes as semantic vectors, so it can draw classes that only dropouts hold. A friend is the
@@ -57,6 +63,14 @@ class APFL(AsyncPersonal[APFLState]):
     """Epochs of local training per round."""
     batch_size: int = 50
     """Batch size of local training, fine-tuning and friends."""
+    aggregation: Literal["async", "fedavg"] = "async"
+    """async: every upload moves the global model at once (FedAsync); fedavg: the mean of a round's models."""
+    arrivals: Arrivals = field(default_factory=UniformArrivals)
+    """Which client uploads when, asynchronously."""
+    server_lr: float = 0.6
+    """η: how far a fresh upload moves the global model, asynchronously."""
+    staleness_exponent: float = 0.5
+    """An upload that is s versions old moves it by η (1 + s)^−exponent."""
     semantics: Semantics = field(default_factory=ShippedNames)
     """What classes mean to the generator."""
     noise_dim: int = 20
@@ -109,6 +123,7 @@ class APFL(AsyncPersonal[APFLState]):
         super().__post_init__()
         for name in ("noise_dim", "project_dim", "per_class", "friend_epochs"):
             at_least(name, getattr(self, name), 1)
+        self._check_uploads()
         at_least("generator_batch", self.generator_batch, 2)
         at_least("generator_steps", self.generator_steps, 0)
         at_least("generator_hidden", self.generator_hidden, 2)
@@ -156,21 +171,87 @@ class APFL(AsyncPersonal[APFLState]):
         """All friend's shares that are tried: the usual ones and the configured ones."""
         return tuple(sorted({*SHARES, self.share, self.dropout_share}))
 
-    @property
-    def preparations(self) -> int:
-        """The generator's lessons."""
-        return -(-self.generator_steps // LESSON)
+    def _check_uploads(self) -> None:
+        at_least("staleness_exponent", self.staleness_exponent, 0)
+        if not 0 < self.server_lr <= 1:
+            raise UserError(f"algorithm.server_lr must be in (0, 1], got {self.server_lr}")
+        usual = {"devices": None, "server": Average(), "selection": RandomSelection()}
+        unused = [name for name, value in usual.items() if getattr(self, name) != value]
+        if self.aggregation == "async" and unused:
+            raise UserError(
+                f"algorithm.{unused[0]} is for rounds: set algorithm.aggregation=fedavg, or leave it out (who uploads "
+                "when is algorithm.arrivals)"
+            )
+
+    def phases(self, fed: Federation) -> list[Phase[APFLState]]:
+        """Return the rounds, the generator's lessons, and friends with the models that are part friend."""
+        rounds, friends = super().phases(fed)
+        lessons = Phase("lessons", -(-self.generator_steps // LESSON), self.lesson, self.rounds - 1)
+        return [rounds, lessons, replace(friends, name="friends")]
 
     def init(self, fed: Federation) -> APFLState:
         """One random model and a random generator; class names without a vector are found out now."""
-        first, N = one_cluster(self, fed), fed.data.num_clients
-        self.hand_out(first.models[0], fed)
+        first, N = self.one_model(fed), fed.data.num_clients
+        if self.aggregation == "async":
+            for client in fed.data.participants.tolist():
+                fed.table("held")[client] = first.models[0]
         return APFLState(
             **vars(first),
             versions=torch.zeros(N, dtype=torch.int64),
             generator=self.pupil(fed).save(),
             sweep=torch.full((N, len(self.shares), 2), torch.nan, dtype=torch.float64),
         )
+
+    # global training --------------------------------------------------------------------------------------------
+
+    def locals(self, fed: Federation) -> Table:
+        """Return the last local models of clients that took part."""
+        return fed.table("local")
+
+    def step(self, state: APFLState, t: int, fed: Federation) -> tuple[APFLState, Round]:
+        """Run a round, or take in as many uploads as it would have had."""
+        return super().step(state, t, fed) if self.aggregation == "fedavg" else self._uploads(state, t, fed)
+
+    def aggregate(
+        self, state: APFLState, trained: Iterable[Trained[Any]], cohort: Cohort, t: int, fed: Federation
+    ) -> APFLState:
+        """Keep the local models as they come in."""
+        return super().aggregate(state, (self._kept(result, fed) for result in trained), cohort, t, fed)
+
+    def _kept(self, result: Trained[Any], fed: Federation) -> Trained[Any]:
+        if result.usable:
+            self.locals(fed)[result.client] = result.row
+        return result
+
+    def _uploads(self, state: APFLState, t: int, fed: Federation) -> tuple[APFLState, Round]:
+        """Let clients upload along the schedule; each trains from the model that it received at its last upload."""
+        size, held = self.wanted(fed), fed.table("held")
+        schedule, first = self._schedule(size, fed), t * size
+        clients, results = schedule.clients[first : first + size].tolist(), list[Trained[Any]]()
+
+        def train(turns: list[int]) -> Iterable[Trained[Any]]:
+            jobs = (self.job(clients[turn], held[clients[turn]], t, fed) for turn in turns)
+            return fed.train(replace(job, cycle=first + turn) for turn, job in zip(turns, jobs, strict=True))
+
+        ahead: LookAhead[Trained[Any]] = LookAhead(clients, fed.at_once)
+        for turn, m in enumerate(clients):
+            result = self._kept(ahead.take(turn, train), fed)
+            result.staleness = state.behind(m)
+            if result.usable:
+                state = taken_in(state, result, self.server_lr, self.staleness_exponent)
+                held[m] = state.models[0]
+            if self.measure != "all":  # now: who uploads again in this round gets another model
+                result.accuracy_after = fed.accuracy(held[m].to(fed.device), fed.data.shard(m, t).test)
+            results.append(result.light())
+        stale = [result.staleness for result in results if result.usable]
+        ends, sent = np.concatenate([[0.0], schedule.times]), [int(result.steps > 0) for result in results]
+        cohort = Cohort(clients, seconds=float(ends[first + size] - ends[first]))
+        extra = {"staleness": float(np.mean(stale))} if stale else {}
+        return state, Round(cohort, results, held, clients, uploads=sent, downloads=sent, extra=extra)
+
+    def _schedule(self, size: int, fed: Federation) -> Schedule:
+        work = Workload(lambda m, cycle: self.processed(fed.data.size(m, cycle), fed), 1, fed.layout.row_bytes)
+        return scheduled(self.arrivals, fed.data.participants, self.rounds * size, fed.seed, work)
 
     # the generator -------------------------------------------------------------------------------------------
 
@@ -194,7 +275,7 @@ class APFL(AsyncPersonal[APFLState]):
         held = fed.data.label_counts(np.array(clients, dtype=np.int64), self.rounds - 1)
         return clients, torch.from_numpy(held)
 
-    def prepare(self, state: APFLState, at: int, fed: Federation) -> tuple[APFLState, Round]:
+    def lesson(self, state: APFLState, at: int, fed: Federation) -> tuple[APFLState, Round]:
         """Give the generator one lesson: samples that the clients' models recognise, as different as can be."""
         clients, held = self.teachers(fed)
         if not held.any():
@@ -218,7 +299,7 @@ class APFL(AsyncPersonal[APFLState]):
         choices = classes if pool is None else torch.arange(len(pool))
         mean = pupil.learn(steps, self.generator_batch, choices, draw, loss)
         state = replace(state, generator=pupil.save(), generator_loss=mean)
-        return state, Round([], row_of=lambda i: state.models[0], server_compute=3 * passes, seconds=0.0)
+        return state, Round(Cohort([], seconds=0.0), [], state.models, server_compute=3 * passes)
 
     def _pool(self, classes: Tensor, generator: SemanticGenerator, fed: Federation) -> NoisePool | None:
         """Draw the noise that all lessons share, if they do."""
@@ -232,24 +313,22 @@ class APFL(AsyncPersonal[APFLState]):
     def personalise(self, state: APFLState, clients: Sequence[int], fed: Federation) -> tuple[APFLState, Round]:
         """Train friends, fine-tune the global model for those without a model of their own, and mix."""
         pupil = self.pupil(fed).load(state.generator)
-        look = self.observe(fed, self.rounds - 1)
-        friends, trained = fed.table("friend"), []
-        for result in fed.train((self._friend(state, m, pupil.module, fed) for m in clients), look):
-            friends[result.client] = usable(result, otherwise=state.models[0])
-            trained.append(replace(result.light(), seen={**result.seen, "accuracy": nan}))  # it is not the client's
-        kept, localised = self.locals(fed), fed.table("localised")
+        friends, localised, kept = fed.table("friend"), fed.table("localised"), self.locals(fed)
         alone = [m for m in clients if m not in kept]
-        for result in fed.train([self.finetuning(state, m, fed) for m in alone], look):
-            localised[result.client] = usable(result, otherwise=state.models[0])
+        training = fed.train(self._friend(state, m, pupil.module, fed) for m in clients)
+        for result in training:
+            friends[result.client] = result.row if result.finite else state.models[0]
+        tuning, also = fed.train(replace(self.finetuning(state, m, fed), test=None) for m in alone), Counter[int]()
+        for result in tuning:
+            localised[result.client] = result.row if result.finite else state.models[0]
+            also[result.client] = result.processed
         own, sweep = self.own(fed), state.sweep.clone()
         for m in clients:
             base = localised[m] if m in alone else kept[m] if self.mix_with == "local" else state.models[0].cpu()
             own[m] = interpolated(base, friends[m], self.dropout_share if m in alone else self.share)
             sweep[m] = self._tried(base, friends[m], m, fed)
-        done = self.trained_once(clients, trained, self.friend_epochs, fed)
-        tuned = [3 * self.passed(fed.data.size(m, self.rounds - 1), self.finetune_epochs, fed) for m in clients]
-        done = replace(done, download_bytes=pupil.bytes, forwards_of=lambda i: tuned[i] if clients[i] in alone else 0)
-        return replace(state, sweep=sweep), done
+        both = [replace(result, processed=result.processed + also[result.client]) for result in training.results]
+        return replace(state, sweep=sweep), replace(self.told(clients, both, fed), download_bytes=pupil.bytes)
 
     def _friend(self, state: APFLState, client: int, generator: SemanticGenerator, fed: Federation) -> Job:
         held = fed.data.label_counts(np.array([client]), self.rounds - 1)[0]

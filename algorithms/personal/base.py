@@ -3,17 +3,19 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
+from typing_extensions import TypeVar
 
-from flcluster.algorithms.rounds.clustered import ClusteredRounds, ClusteredState
-from flcluster.errors import UserError
+from flcluster.algorithms.rounds.fedavg import ClusteredState, FedAvg
 from flcluster.federation.bank import Table
 from flcluster.federation.federation import Federation
-from flcluster.federation.jobs import Job, Trained, samples_processed
+from flcluster.federation.jobs import Job, Trained
 from flcluster.protocol.base import at_least
-from flcluster.protocol.rounds import Round, Served, own_or_common
+from flcluster.protocol.outcome import Round, Served, own_or_common
+from flcluster.protocol.participation import Cohort, Load
+from flcluster.protocol.rounds import Phase
 
 AT_ONCE = 5
 """Clients that get their own model in one step: between two steps a run can stop and go on later."""
@@ -23,17 +25,15 @@ AT_ONCE = 5
 class PersonalState(ClusteredState):
     """The global model, and how many clients have their own by now: the first ones."""
 
-    ended: int = 0
-    """After how many rounds the global model was final; 0: not yet."""
     done: int = 0
 
 
-S = TypeVar("S", bound=PersonalState)
+S = TypeVar("S", bound=PersonalState, default=PersonalState)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Personal(ClusteredRounds[S]):
-    """FedAvg's rounds, then what prepares personal models, then these, a few clients a step."""
+class Personal(FedAvg[S]):
+    """FedAvg's rounds, then personal models, a few clients a step."""
 
     finetune_epochs: int = 20
     """Epochs of training the global model on a client's own data, once, after the last round."""
@@ -45,42 +45,18 @@ class Personal(ClusteredRounds[S]):
         super().__post_init__()
         at_least("finetune_epochs", self.finetune_epochs, 0)
 
-    @property
-    def preparations(self) -> int:
-        """Steps between the last round and the first personal model."""
-        return 0
+    def phases(self, fed: Federation) -> list[Phase[S]]:
+        """Return the rounds, and the steps that give clients their own models."""
+        steps = -(-fed.data.num_clients // AT_ONCE)
+        return [*super().phases(fed), Phase("own models", steps, self.some_own, self.rounds - 1)]
 
-    def length(self, fed: Federation) -> int:
-        """Return how many steps a run has."""
-        return self.rounds + self.preparations + -(-fed.data.num_clients // AT_ONCE)
-
-    def step(self, state: S, t: int, fed: Federation) -> tuple[S, Round]:
-        """Run a round, a preparation, or make some clients' models."""
-        if t < self.rounds and not state.ended:
-            return self.round(state, t, fed)
-        if state.ended != self.rounds and (state.ended or t != self.rounds):
-            raise UserError(
-                f"algorithm.rounds is {self.rounds}, but this run's global training has gone on to round "
-                f"{state.ended or t}: what follows it cannot be made again, start a new run"
-            )
-        state = replace(state, ended=self.rounds)
-        after = t - self.rounds - self.preparations
-        if after < 0:
-            return self.prepare(state, t - self.rounds, fed)
-        first = AT_ONCE * after
-        clients = list(range(first, min(first + AT_ONCE, fed.data.num_clients)))
-        if first == 0:
+    def some_own(self, state: S, at: int, fed: Federation) -> tuple[S, Round]:
+        """Give the next few clients their own models."""
+        if at == 0:
             fed.note(f"models of their own for {fed.data.num_clients} clients")
+        clients = list(range(AT_ONCE * at, min(AT_ONCE * (at + 1), fed.data.num_clients)))
         state, done = self.personalise(state, clients, fed)
         return replace(state, done=clients[-1] + 1), done
-
-    def round(self, state: S, t: int, fed: Federation) -> tuple[S, Round]:
-        """Run a round of global training."""
-        return super().step(state, t, fed)
-
-    def prepare(self, state: S, at: int, fed: Federation) -> tuple[S, Round]:
-        """Take step ``at`` of the preparations, of which there are none unless a method says so."""
-        return state, Round([], row_of=lambda i: state.models[0], seconds=0.0)
 
     @abstractmethod
     def personalise(self, state: S, clients: Sequence[int], fed: Federation) -> tuple[S, Round]:
@@ -92,23 +68,15 @@ class Personal(ClusteredRounds[S]):
 
     def finetuning(self, state: S, client: int, fed: Federation) -> Job:
         """Plan a client's training of the global model on its own data."""
-        view = fed.data.shard(client, self.rounds - 1).train
-        return Job(client, state.models[0], view, self.finetune_epochs, self.batch_size, purpose="finetune")
+        shard = fed.data.shard(client, self.rounds - 1)
+        test = None if self.measure == "all" else shard.test
+        epochs = self.finetune_epochs
+        return Job(client, state.models[0], shard.train, epochs, self.batch_size, purpose="finetune", test=test)
 
-    def trained_once(self, clients: Sequence[int], trained: list[Trained], epochs: int, fed: Federation) -> Round:
-        """Tell of clients that got the global model once more and trained for some epochs, in no virtual time."""
-        passed = [self.passed(result.size, epochs, fed) for result in trained]
-        return Round(
-            trained,
-            row_of=lambda i: self.own(fed)[clients[i]],
-            upload_models=0,
-            processed_of=lambda i: passed[i],
-            seconds=0.0,
-        )
-
-    def passed(self, size: int, epochs: int, fed: Federation) -> int:
-        """Return how many samples some epochs of training on ``size`` samples go through."""
-        return samples_processed(size, epochs, self.batch_size, batch_norm=fed.layout.has_batch_norm)
+    def told(self, clients: Sequence[int], trained: list[Trained[Any]], fed: Federation) -> Round:
+        """Tell of clients that got the global model once more and trained, in no virtual time."""
+        cohort = Cohort(list(clients), seconds=0.0, load=Load(uploads=0.0))
+        return Round(cohort, trained, self.own(fed), clients)
 
     # what is measured -------------------------------------------------------------------------------------------
 

@@ -3,16 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flcluster.algorithms.rounds.clustered import one_cluster
-from flcluster.federation.averaging import usable
 from flcluster.federation.federation import Federation
-from flcluster.protocol.rounds import Round
+from flcluster.protocol.outcome import Round
 
 from .base import Personal, PersonalState
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedAvgFT(Personal[PersonalState]):
+class FedAvgFT(Personal):
     """Every client, also one that dropped out, trains the last global model on its own data once."""
 
     @property
@@ -20,15 +18,9 @@ class FedAvgFT(Personal[PersonalState]):
         """The papers' name."""
         return "FedAvg-FT"
 
-    def init(self, fed: Federation) -> PersonalState:
-        """One random model."""
-        return PersonalState(**vars(one_cluster(self, fed)))
-
     def personalise(self, state: PersonalState, clients: Sequence[int], fed: Federation) -> tuple[PersonalState, Round]:
         """Fine-tune the global model for each of some clients."""
-        own, trained = self.own(fed), []
-        jobs = [self.finetuning(state, client, fed) for client in clients]
-        for result in fed.train(jobs, self.observe(fed, self.rounds - 1)):
-            own[result.client] = usable(result, otherwise=state.models[0])
-            trained.append(result.light())
-        return state, self.trained_once(clients, trained, self.finetune_epochs, fed)
+        own, training = self.own(fed), fed.train(self.finetuning(state, client, fed) for client in clients)
+        for result in training:
+            own[result.client] = result.row if result.finite else state.models[0]
+        return state, self.told(clients, training.results, fed)

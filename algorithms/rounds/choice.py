@@ -8,50 +8,56 @@ from torch import Tensor
 
 from flcluster.data import View
 from flcluster.errors import UserError
-from flcluster.federation.federation import Federation, accuracy, mean_loss
+from flcluster.federation.federation import Federation
+from flcluster.federation.worker import Worker, accuracy, mean_loss
 from flcluster.protocol.base import at_least
 
 Candidates = Callable[[int], Iterable[Tensor]]
-"""The models that the i-th view may choose from."""
+"""The models that a client may choose from."""
 
 
 TRIES = 100
 """Draws of first models before good ones are given up."""
 
 
-def scored(fed: Federation, candidates: Candidates, views: Sequence[View]) -> NDArray[np.float64]:
-    """Return mean loss and accuracy of each view's candidates, ``[views, k, 2]``, shared out over the ranks."""
-    owners = fed.ranks.balance([len(view) for view in views])
+def best_of(fed: Federation, candidates: Candidates, clients: Sequence[int], t: int) -> list[int]:
+    """Return which of its candidates has the smallest mean loss on each client's training data; NaN never wins."""
+    return _best(scored(fed, candidates, clients, [fed.data.shard(m, t).train for m in clients])).tolist()
 
-    def own(i: int) -> list[tuple[float, float]]:
-        scores = (fed.worker.per_sample(row.to(fed.device), views[i]) for row in candidates(i))
+
+def scored(
+    fed: Federation, candidates: Candidates, clients: Sequence[int], views: Sequence[View]
+) -> NDArray[np.float64]:
+    """Return mean loss and accuracy of each client's candidates on its view, ``[clients, k, 2]``."""
+
+    def own(worker: Worker, i: int) -> list[tuple[float, float]]:
+        scores = (worker.per_sample(row.to(fed.device), views[i]) for row in candidates(clients[i]))
         return [(mean_loss(each), accuracy(each)) for each in scores]
 
-    mine = {i: own(i) for i in range(len(views)) if owners[i] == fed.ranks.rank}
-    return np.array(fed.ranks.collect(mine, len(views)), dtype=np.float64)
+    return np.array(fed.map(own, views), dtype=np.float64)
 
 
-def chosen(fed: Federation, candidates: Candidates, views: Sequence[View]) -> list[int]:
-    """Return the candidate with the smallest mean loss on each view, the first of equals; NaN never wins."""
-    if not views:
-        return []
-    losses = scored(fed, candidates, views)[..., 0]
-    best: list[int] = np.where(np.isnan(losses), np.inf, losses).argmin(1).tolist()
-    return best
+def _best(scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the number of the smallest loss of each, never NaN."""
+    if not len(scores):
+        return np.zeros(0, dtype=np.int64)
+    losses = scores[..., 0]
+    return np.where(np.isnan(losses), np.inf, losses).argmin(1)
 
 
-def ifca_style_accuracy(fed: Federation, candidates: Candidates, views: Sequence[View]) -> float:
+def ifca_style_accuracy(fed: Federation, candidates: Candidates, t: int) -> float:
     """Return the mean accuracy of clients that choose by their *test* loss, as IFCA's code does: optimistic."""
-    if not views:
+    clients = np.flatnonzero(fed.data.sizes(t)).tolist()
+    if not clients:
         return float("nan")
-    scores = scored(fed, candidates, views)
-    best = np.where(np.isnan(scores[..., 0]), np.inf, scores[..., 0]).argmin(1)
-    return float(scores[np.arange(len(views)), best, 1].mean())
+    scores = scored(fed, candidates, clients, [fed.data.shard(m, t).test for m in clients])
+    return float(scores[np.arange(len(clients)), _best(scores), 1].mean())
 
 
-def attracted(fed: Federation, models: Tensor, views: Sequence[View]) -> NDArray[np.float64]:
-    """Return the share of views that choose each of some models."""
-    shares: NDArray[np.float64] = np.bincount(chosen(fed, lambda i: models, views), minlength=len(models)) / len(views)
+def attracted(fed: Federation, models: Tensor, clients: Sequence[int]) -> NDArray[np.float64]:
+    """Return the share of clients that choose each of some models, on the first round's data."""
+    chosen = best_of(fed, lambda client: models, clients, 0)
+    shares: NDArray[np.float64] = np.bincount(chosen, minlength=len(models)) / len(clients)
     return shares
 
 
@@ -61,12 +67,12 @@ def first_models(fed: Federation, k: int, min_share: float, clients: Callable[[]
         raise UserError(
             f"algorithm.min_share is {min_share}: {k} models cannot attract more than 1/{k} of clients each"
         )
-    views = [fed.data.shard(client).train for client in clients()] if min_share else []
-    if not views:
+    first = clients() if min_share else []
+    if not first:
         return fed.init_rows(k)
     for attempt in range(TRIES):
         rows = fed.init_rows(k, first=attempt * k)
-        shares = attracted(fed, rows, views)
+        shares = attracted(fed, rows, first)
         fed.note(f"first models, draw {attempt + 1}: they attract {', '.join(f'{s:.0%}' for s in shares)} of clients")
         if shares.min() >= min_share:
             return rows

@@ -1,7 +1,7 @@
 """FedDF: the average of clients' models learns from all of them on unlabelled data (Lin et al., 2020)."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -9,16 +9,14 @@ from torch import Tensor
 from flcluster.algorithms.generators.losses import distillation_loss
 from flcluster.data import View, joined
 from flcluster.errors import UserError
-from flcluster.federation.averaging import is_usable
 from flcluster.federation.federation import Federation
-from flcluster.federation.jobs import Job, Observe, Recipe, Trained, samples_processed
+from flcluster.federation.jobs import Job, Observe, Recipe, Trained
 from flcluster.federation.layout import all_finite
 from flcluster.federation.worker import Worker
 from flcluster.protocol.base import at_least
-from flcluster.protocol.rounds import Round
+from flcluster.protocol.outcome import Round
 
-from .clustered import ClusteredState
-from .fedavg import FedAvg
+from .fedavg import ClusteredState, FedAvg
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,43 +60,27 @@ class FedDF(FedAvg):
         fed.note(f"distils on {sum(map(len, fed.proxies)):,} proxy samples")
         return super().init(fed)
 
-    def observe(self, fed: Federation, t: int) -> Observe:
-        """Add the trained model's logits of the proxy data."""
-        look = super().observe(fed, t)
+    def observe(self, fed: Federation) -> Observe[Tensor] | None:
+        """See the trained model's logits of the proxy data."""
+        return ProxyLogits(fed.proxies) if self.distillation_steps else None
 
-        def observe(worker: Worker, job: Job, trained: Trained) -> dict[str, Any]:
-            seen = look(worker, job, trained)
-            return {**seen, "logits": logits_of(worker, trained.row, fed.proxies).cpu()}
-
-        return observe if self.distillation_steps else look
-
-    def after(self, state: ClusteredState, t: int, done: Round, fed: Federation) -> tuple[ClusteredState, Round]:
+    def learn(self, state: ClusteredState, t: int, done: Round, fed: Federation) -> tuple[ClusteredState, Round]:
         """Distil into the average; it stays as it is if nobody can teach it or the result is not finite."""
-        logits = [result.seen.pop("logits", None) for result in done.trained]
-        taught = [
-            one
-            for one, result in zip(logits, done.trained, strict=True)
-            if one is not None and result.steps and result.seen["finite"] and all_finite(one)
-        ]
+        logits = [result.seen for result in done.results if result.usable]
+        taught = [one for one in logits if one is not None and all_finite(one)]
         if not taught:
             return state, done
         teacher = torch.stack(taught).mean(0).to(fed.device)
         (student,) = fed.train([self.distillation(state.models[0], teacher, t, fed)])
-        if not is_usable(student):
+        if not student.usable:
             return state, done
-        batch, steps, norm = self.distillation_batch, self.distillation_steps, fed.layout.has_batch_norm
-        passes = len(taught) * len(teacher) + 3 * samples_processed(len(teacher), 1, batch, steps, norm)
+        models, passes = student.row[None].clone(), len(taught) * len(teacher) + 3 * student.processed
         said = {"distillation_loss": student.loss}
-        done = replace(done, row_of=lambda i: student.row, extra=said, server_compute=passes)
-        return replace(state, models=student.row[None].clone()), done
+        return replace(state, models=models), replace(done, models=models, extra=said, server_compute=passes)
 
     def distillation(self, start: Tensor, teacher: Tensor, t: int, fed: Federation) -> Job:
         """Plan the server's training towards given logits of the proxy data, ``[n, C]``, in their order."""
         proxy = joined(fed.proxies)
-
-        def objective(worker: Worker, x: Tensor, number: Tensor) -> Tensor:
-            return distillation_loss(worker.module(x), teacher[number], self.temperature)
-
         return Job(
             client=0,
             start=start,
@@ -108,9 +90,22 @@ class FedDF(FedAvg):
             purpose="distil",
             cycle=t,
             steps=self.distillation_steps,
-            objective=objective,
+            objective=Distil(teacher, self.temperature),
             recipe=Recipe(lr=self.distillation_lr, cosine=True, clip=self.distillation_clip),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Distil:
+    """The loss of a student whose samples are labelled with their numbers."""
+
+    teacher: Tensor
+    """Logits by number, ``[n, C]``."""
+    temperature: float
+
+    def __call__(self, worker: Worker, x: Tensor, number: Tensor) -> Tensor:
+        """Return the distance to the teacher's predictions."""
+        return distillation_loss(worker.module(x), self.teacher[number], self.temperature)
 
 
 class Numbered:
@@ -127,12 +122,18 @@ class Numbered:
         return self.view.tensors()[0][index], index
 
 
-@torch.no_grad()
-def logits_of(worker: Worker, row: Tensor, views: list[View]) -> Tensor:
-    """Return a model's logits of all samples of some views, ``[n, C]``, in evaluation mode."""
-    worker.layout.load(row)
-    worker.module.eval()
-    parts = [part for view in views for part in worker.parts(view)]
-    inputs = ((worker.pinned.get(part) or worker.to_device(*part.tensors()))[0] for part in parts)
-    with worker.fabric.autocast():
-        return torch.cat([worker.module(x).float() for x in inputs])
+@dataclass(frozen=True, eq=False)
+class ProxyLogits:
+    """Looks at a trained model's logits of all samples of some views, ``[n, C]``, in evaluation mode."""
+
+    views: list[View]
+
+    @torch.no_grad()
+    def __call__(self, worker: Worker, job: Job, trained: Trained[Tensor]) -> Tensor:
+        """Return the logits, on the host."""
+        worker.layout.load(trained.row)
+        worker.module.eval()
+        parts = [part for view in self.views for part in worker.parts(view)]
+        inputs = ((worker.pinned.get(part) or worker.to_device(*part.tensors()))[0] for part in parts)
+        with worker.fabric.autocast():
+            return torch.cat([worker.module(x).float() for x in inputs]).cpu()

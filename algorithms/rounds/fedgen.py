@@ -1,8 +1,9 @@
 """FedGen: a generator of features that clients' heads teach and that regularises local training (Zhu et al., 2021)."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -19,14 +20,15 @@ from flcluster.algorithms.generators.losses import (
 from flcluster.algorithms.generators.training import Pupil, Saved
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
-from flcluster.federation.jobs import Job, Objective, Observe, Trained
+from flcluster.federation.jobs import Job, Observe, Trained
 from flcluster.federation.worker import Worker
 from flcluster.modules import LatentGenerator
 from flcluster.protocol.base import at_least
-from flcluster.protocol.rounds import Round
+from flcluster.protocol.outcome import Round
+from flcluster.protocol.participation import Cohort
 from flcluster.seeds import rng, torch_seed
 
-from .clustered import ClusteredRounds, ClusteredState, one_cluster
+from .fedavg import ClusteredState, FedAvg
 
 LEAST = 1e-4
 """Where the regularisers' weights stop falling."""
@@ -43,7 +45,7 @@ class FedGenState(ClusteredState):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedGen(ClusteredRounds[FedGenState]):
+class FedGen(FedAvg[FedGenState]):
     """FedAvg with a generator of features, taught every round by the participants' heads.
 
     From the second round on clients receive it with the model. Their loss is then CE + (gen_batch / batch_size) a_t
@@ -94,12 +96,12 @@ class FedGen(ClusteredRounds[FedGenState]):
 
     def init(self, fed: Federation) -> FedGenState:
         """One random model and a random generator."""
-        first = one_cluster(self, fed)
+        first = self.one_model(fed)
         return FedGenState(**vars(first), generator=self.pupil(fed).save(), classes=torch.zeros(0, dtype=torch.int64))
 
     def generator(self, fed: Federation) -> LatentGenerator:
         """Return a random generator of what the model's head reads."""
-        latent_dim = head_of(fed.worker.module).in_features
+        latent_dim = head_of(fed.module).in_features
         with torch_seed(fed.seed, "generator"):
             made = LatentGenerator(fed.data.num_classes, latent_dim, self.noise_dim, self.generator_hidden)
         return made.to(fed.device)
@@ -115,55 +117,44 @@ class FedGen(ClusteredRounds[FedGenState]):
         held = fed.data.label_counts(fed.data.participants, t)
         return replace(state, classes=taught_classes(torch.from_numpy(held))), 0.0
 
-    def plan(self, state: FedGenState, job: Job, t: int, fed: Federation) -> Job:
+    def jobs(self, state: FedGenState, cohort: Cohort, t: int, fed: Federation) -> Iterable[Job]:
         """Send the generator along, once it has been taught."""
-        return job if t == 0 else replace(job, objective=self.objective(state, t, fed))
+        plain = super().jobs(state, cohort, t, fed)
+        if t == 0:
+            return plain
+        objective = self.objective(state, t, fed)
+        return (replace(job, objective=objective) for job in plain)
 
-    def objective(self, state: FedGenState, t: int, fed: Federation) -> Objective:
+    def objective(self, state: FedGenState, t: int, fed: Federation) -> "Regularised":
         """Return the loss of local training in round ``t``, with the generator as it is now."""
         generator = self.generator(fed).eval()
         generator.load_state_dict(state.generator["module"])
-        classes = state.classes.to(fed.device)
-        on_drawn = self.gen_batch / self.batch_size * self.faded(self.label_weight, t)
-        on_alike = self.faded(self.latent_weight, t)
-
-        def loss(worker: Worker, x: Tensor, y: Tensor) -> Tensor:
-            drawn = classes[torch.randint(len(classes), (self.gen_batch,), device=classes.device)]
-            with torch.no_grad():
-                alike, other = (generator(generator.noise(len(labels)), labels) for labels in (y, drawn))
-            logits, head = worker.module(x), head_of(worker.module)
-            own = worker.loss(logits, y) + on_drawn * F.cross_entropy(head(other), drawn)
-            return own + on_alike * distillation_loss(logits, head(alike))
-
-        return loss
+        return Regularised(
+            generator,
+            state.classes.to(fed.device),
+            self.gen_batch,
+            on_drawn=self.gen_batch / self.batch_size * self.faded(self.label_weight, t),
+            on_alike=self.faded(self.latent_weight, t),
+        )
 
     def faded(self, weight: float, t: int) -> float:
         """Return a regulariser's weight in round ``t``."""
         return min(weight, max(LEAST, weight * self.weight_decline**t))
 
-    def observe(self, fed: Federation, t: int) -> Observe:
-        """Add the head of the trained model."""
-        look = super().observe(fed, t)
-
-        def observe(worker: Worker, job: Job, trained: Trained) -> dict[str, Any]:
-            state = worker.layout.state_dict(trained.row)
-            weight = state["head.weight"]
-            bias = state.get("head.bias", weight.new_zeros(len(weight)))
-            return {**look(worker, job, trained), "head": torch.cat([weight, bias[:, None]], dim=1).cpu()}
-
-        return observe
+    def observe(self, fed: Federation) -> Observe[Tensor]:
+        """See the head of the trained model."""
+        return head_row
 
     # the server -------------------------------------------------------------------------------------------------
 
-    def after(self, state: FedGenState, t: int, done: Round, fed: Federation) -> tuple[FedGenState, Round]:
+    def learn(self, state: FedGenState, t: int, done: Round, fed: Federation) -> tuple[FedGenState, Round]:
         """Let the heads that came in teach the generator."""
         pupil = self.pupil(fed).load(state.generator, self.generator_lr * self.generator_lr_decline**t)
-        heads = {result.client: result.seen.pop("head") for result in done.trained}
-        kept = [result.client for result in done.trained if result.steps and result.seen["finite"]]
+        kept = [(result.client, result.seen) for result in done.results if result.usable and result.seen is not None]
         extra = {}
         if kept:
-            held = torch.from_numpy(fed.data.label_counts(np.array(kept, dtype=np.int64), t))
-            extra["generator_loss"] = self.lesson(pupil, torch.stack([heads[m] for m in kept]), held, t, fed)
+            held = torch.from_numpy(fed.data.label_counts(np.array([client for client, _ in kept]), t))
+            extra["generator_loss"] = self.lesson(pupil, torch.stack([head for _, head in kept]), held, t, fed)
         done = replace(done, download_bytes=pupil.bytes if t else 0, extra=extra)
         return replace(state, generator=pupil.save()), done
 
@@ -189,6 +180,39 @@ class FedGen(ClusteredRounds[FedGenState]):
         draw = rng(fed.seed, "generator's lesson", t)
         with torch_seed(fed.seed, "generator's lesson", t):
             return pupil.learn(self.generator_steps, self.generator_batch, taught_classes(held), draw, loss)
+
+
+@dataclass(frozen=True, eq=False)
+class Regularised:
+    """The loss of local training with a generator."""
+
+    generator: LatentGenerator
+    classes: Tensor
+    """The classes that may be drawn."""
+    drawn: int
+    """How many are drawn per step."""
+    on_drawn: float
+    """Weight of the loss of generated features of drawn classes."""
+    on_alike: float
+    """Weight of the distance between predictions for a batch and for generated features of its labels."""
+
+    def __call__(self, worker: Worker, x: Tensor, y: Tensor) -> Tensor:
+        """Return the loss of a batch."""
+        generator, classes = self.generator, self.classes
+        drawn = classes[torch.randint(len(classes), (self.drawn,), device=classes.device)]
+        with torch.no_grad():
+            alike, other = (generator(generator.noise(len(labels)), labels) for labels in (y, drawn))
+        logits, head = worker.module(x), head_of(worker.module)
+        own = worker.loss(logits, y) + self.on_drawn * F.cross_entropy(head(other), drawn)
+        return own + self.on_alike * distillation_loss(logits, head(alike))
+
+
+def head_row(worker: Worker, job: Job, trained: Trained[Tensor]) -> Tensor:
+    """Return the head of a trained model: weights, and biases in the last column, ``[C, F + 1]``."""
+    state = worker.layout.state_dict(trained.row)
+    weight = state["head.weight"]
+    bias = state.get("head.bias", weight.new_zeros(len(weight)))
+    return torch.cat([weight, bias[:, None]], dim=1).cpu()
 
 
 def head_of(module: nn.Module) -> nn.Linear:

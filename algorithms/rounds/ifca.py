@@ -1,6 +1,6 @@
 """An Efficient Framework for Clustered Federated Learning (IFCA; Ghosh et al., 2020)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -9,10 +9,10 @@ from torch import Tensor
 
 from flcluster.federation.averaging import average_by_label
 from flcluster.federation.federation import Federation
-from flcluster.protocol.participation import Load
-from flcluster.protocol.rounds import Round, RoundAlgorithm, Served
+from flcluster.protocol.outcome import Round, Served
+from flcluster.protocol.rounds import RoundAlgorithm
 
-from .choice import check_choice, chosen, first_models, ifca_style_accuracy, number_of_models
+from .choice import best_of, check_choice, first_models, ifca_style_accuracy, number_of_models
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,36 +60,22 @@ class IFCA(RoundAlgorithm[ModelsState]):
 
     def step(self, state: ModelsState, t: int, fed: Federation) -> tuple[ModelsState, Round]:
         """Select, assign by loss, train, average per cluster (plain mean)."""
-        k = float(len(state.models))
-        cohort = self.select(t, fed, Load(downloads=k, forwards=k))
-        views = [fed.data.shard(m, t).train for m in cohort.clients]
-        labels = chosen(fed, lambda i: state.models, views)
-        jobs = [self.job(m, state.models[label], t, fed) for m, label in zip(cohort.clients, labels, strict=True)]
-        models, trained = average_by_label(
-            fed.train(jobs, self.observe(fed, t)), labels, state.models, lambda result: 1.0
-        )
-        now = state.labels.clone()
-        now[cohort.clients] = torch.tensor(labels, dtype=now.dtype)
-        return replace(state, models=models, labels=now), Round(
-            trained,
-            row_of=lambda i: models[labels[i]],
-            labels=labels,
-            download_models=len(models),
-            forwards_of=lambda i: len(models) * len(views[i]),
-            seconds=cohort.seconds,
-            lost=cohort.lost,
-        )
+        k = len(state.models)
+        cohort = self.select(t, fed, downloads=k, forwards=k)  # each receives all models and tries them
+        cohort = cohort.assigned(best_of(fed, lambda m: state.models, cohort.clients, t))
+        training = fed.train(self.job(m, state.models[j], t, fed) for m, j in cohort)
+        models = average_by_label(training, cohort.places, state.models, weight=lambda result: 1.0)
+        labels = state.labels.clone()
+        labels[cohort.clients] = torch.tensor(cohort.places)
+        return ModelsState(models, labels), Round(cohort, training.results, models)
 
     def served(self, state: ModelsState, t: int, fed: Federation) -> Served:
         """Let every client that holds training data choose."""
         labels = np.full(fed.data.num_clients, -1, dtype=np.int64)
         clients = np.flatnonzero(fed.data.sizes(t))
-        labels[clients] = chosen(fed, lambda i: state.models, [fed.data.shard(m, t).train for m in clients.tolist()])
+        labels[clients] = best_of(fed, lambda m: state.models, clients.tolist(), t)
         return Served(state.models, labels)
 
     def measures(self, state: ModelsState, t: int, fed: Federation) -> dict[str, float]:
         """Measure a choice by test loss, if that is asked for."""
-        if not self.ifca_style:
-            return {}
-        views = [fed.data.shard(client, t).test for client in np.flatnonzero(fed.data.sizes(t)).tolist()]
-        return {"ifca_style_acc": ifca_style_accuracy(fed, lambda i: state.models, views)}
+        return {"ifca_style_acc": ifca_style_accuracy(fed, lambda m: state.models, t)} if self.ifca_style else {}

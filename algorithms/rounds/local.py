@@ -8,10 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from flcluster.federation.averaging import is_usable
 from flcluster.federation.federation import Federation
-from flcluster.protocol.participation import Load
-from flcluster.protocol.rounds import Round, RoundAlgorithm, Served, own_or_common
+from flcluster.protocol.outcome import OwnOrCommon, Round, Served, own_or_common
+from flcluster.protocol.rounds import RoundAlgorithm
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,23 +48,15 @@ class LocalRounds(RoundAlgorithm[LocalRoundsState]):
 
     def step(self, state: LocalRoundsState, t: int, fed: Federation) -> tuple[LocalRoundsState, Round]:
         """Train each client on its own data."""
-        own, cohort = fed.table("own"), self.select(t, fed, Load(downloads=0.0, uploads=0.0))
-        started = state.trained.clone()
-        jobs = (self.job(m, own[m] if state.trained[m] else state.initial[0], t, fed) for m in cohort.clients)
-        trained = []
-        for result in fed.train(jobs, self.observe(fed, t)):
-            if is_usable(result):
+        own, cohort = fed.table("own"), self.select(t, fed, downloads=0, uploads=0)
+        models, started = OwnOrCommon(state.initial[0], own), state.trained.clone()
+        training = fed.train(self.job(m, models[(m + 1) * int(state.trained[m])], t, fed) for m in cohort.clients)
+        for result in training:
+            if result.usable:
                 own[result.client] = result.row
                 started[result.client] = True
-            trained.append(result.light())
-        return replace(state, trained=started), Round(
-            trained,
-            row_of=lambda i: own[trained[i].client] if started[trained[i].client] else state.initial[0],
-            upload_models=0,
-            download_models=0,
-            seconds=cohort.seconds,
-            lost=cohort.lost,
-        )
+        which = [(m + 1) * int(started[m]) for m in cohort.clients]
+        return replace(state, trained=started), Round(cohort, training.results, models, which)
 
     def served(self, state: LocalRoundsState, t: int, fed: Federation) -> Served:
         """Every client uses its own model, or the first one before it has trained."""

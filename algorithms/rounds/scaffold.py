@@ -8,16 +8,13 @@ import torch
 from torch import Tensor
 
 from flcluster.errors import UserError
-from flcluster.federation.averaging import is_usable
 from flcluster.federation.bank import Table
 from flcluster.federation.federation import Federation
-from flcluster.federation.jobs import Job, Observe, Trained
-from flcluster.federation.worker import Worker
-from flcluster.protocol.participation import Load
-from flcluster.protocol.rounds import Round
+from flcluster.federation.jobs import Job, Trained
+from flcluster.protocol.participation import Cohort, Load
 
-from .aggregation import Aggregator, Average
-from .clustered import ClusteredRounds, ClusteredState, one_cluster
+from .aggregation import Aggregator
+from .fedavg import Average, ClusteredState, FedAvg
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,12 +23,10 @@ class ScaffoldState(ClusteredState):
 
     control: Tensor
     """c: the mean of all clients' controls, ``[P]``; 0 behind the parameters."""
-    change: Tensor
-    """Σ (c_k⁺ − c_k) over the results of the round under way; empty between rounds."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scaffold(ClusteredRounds[ScaffoldState]):
+class Scaffold(FedAvg[ScaffoldState]):
     """FedAvg whose local steps are corrected by c − c_k: where all clients head, less where this one does.
 
     A client's new control is its mean step of the round (option II of the paper), which needs plain SGD: steps of Adam
@@ -67,54 +62,50 @@ class Scaffold(ClusteredRounds[ScaffoldState]):
 
     def init(self, fed: Federation) -> ScaffoldState:
         """One random model, and controls of 0."""
-        check_plain_sgd(fed.worker)
-        first = one_cluster(self, fed)
-        return ScaffoldState(**vars(first), control=torch.zeros_like(first.models[0]), change=torch.zeros(0))
+        check_plain_sgd(fed)
+        first = self.one_model(fed)
+        return ScaffoldState(**vars(first), control=torch.zeros_like(first.models[0]))
 
-    def step(self, state: ScaffoldState, t: int, fed: Federation) -> tuple[ScaffoldState, Round]:
-        """Run a round, then x ← x + η_g (mean − x) and c ← c + (1/N) Σ (c_k⁺ − c_k), N: all who ever take part."""
-        state = replace(state, change=torch.zeros_like(state.control))
-        after, done = super().step(state, t, fed)
-        models, parameters = after.models.clone(), fed.layout.num_parameters
-        models[:, :parameters] = state.models[:, :parameters].lerp(after.models[:, :parameters], self.server_lr)
-        control = state.control + state.change / len(fed.data.participants)
-        done = replace(done, row_of=lambda i: models[0], upload_models=2, download_models=2)
-        return replace(after, models=models, control=control, change=torch.zeros(0)), done
+    def jobs(self, state: ScaffoldState, cohort: Cohort, t: int, fed: Federation) -> Iterable[Job]:
+        """Correct each client's gradients by c − c_k."""
+        controls, numbers = self.controls(fed), fed.layout.num_parameters
+        for job in super().jobs(state, cohort, t, fed):
+            correction = state.control - controls[job.client].to(fed.device)
+            yield replace(job, correction=correction[:numbers])
 
-    def plan(self, state: ScaffoldState, job: Job, t: int, fed: Federation) -> Job:
-        """Correct a client's gradients by c − c_k."""
-        correction = state.control - self.controls(fed)[job.client].to(fed.device)
-        return replace(job, correction=correction[: fed.layout.num_parameters])
+    def aggregate(
+        self, state: ScaffoldState, trained: Iterable[Trained[Any]], cohort: Cohort, t: int, fed: Federation
+    ) -> ScaffoldState:
+        """x ← x + η_g (mean − x) and c ← c + (1/N) Σ (c_k⁺ − c_k), N: all who ever take part.
 
-    def observe(self, fed: Federation, t: int) -> Observe:
-        """Add the learning rate that a model was trained with."""
-        look = super().observe(fed, t)
+        c_k⁺ = c_k − c + (x − y_k) / (K·lr): a client's control goes on by what its result y_k tells.
+        """
+        controls, numbers = self.controls(fed), fed.layout.num_parameters
+        total = torch.zeros_like(state.control)
 
-        def observe(worker: Worker, job: Job, trained: Trained) -> dict[str, Any]:
-            return {**look(worker, job, trained), "lr": worker.rates[0] * job.lr_factor}
+        def heard() -> Iterator[Trained[Any]]:
+            for result in trained:
+                if result.usable:
+                    change = (state.models[0] - result.row) / (result.steps * result.lr) - state.control
+                    change[numbers:] = 0
+                    controls[result.client] = controls[result.client].to(fed.device) + change
+                    total.add_(change)
+                yield result
 
-        return observe
-
-    def received(self, state: ScaffoldState, results: Iterable[Trained], fed: Federation) -> Iterator[Trained]:
-        """Update the clients' controls, c_k⁺ = c_k − c + (x − y_k) / (K·lr), and add up the changes."""
-        controls, parameters = self.controls(fed), fed.layout.num_parameters
-        for result in results:
-            if is_usable(result):
-                change = (state.models[0] - result.row) / (result.steps * result.seen["lr"]) - state.control
-                change[parameters:] = 0
-                controls[result.client] = controls[result.client].to(fed.device) + change
-                state.change.add_(change)
-            yield result
+        after = super().aggregate(state, heard(), cohort, t, fed)
+        models = after.models.clone()
+        models[:, :numbers] = state.models[:, :numbers].lerp(after.models[:, :numbers], self.server_lr)
+        return replace(after, models=models, control=state.control + total / len(fed.data.participants))
 
 
-def check_plain_sgd(worker: Worker) -> None:
+def check_plain_sgd(fed: Federation) -> None:
     """Refuse an optimiser whose mean step is not a mean gradient."""
-    optimizer = worker.bare_optimizer
-    if worker.scaler is not None:
+    groups = fed.optimizer.param_groups
+    if fed.scales_losses:
         raise UserError("SCAFFOLD must know how many steps were taken, and 16-mixed leaves some out: use bf16-mixed")
-    if not isinstance(optimizer, torch.optim.SGD):
-        raise UserError(f"SCAFFOLD needs plain SGD, not {type(optimizer).__name__}: use model.optimizer=sgd")
-    if any(worker.momenta):
+    if not isinstance(fed.optimizer, torch.optim.SGD):
+        raise UserError(f"SCAFFOLD needs plain SGD, not {type(fed.optimizer).__name__}: use model.optimizer=sgd")
+    if any(group["momentum"] for group in groups):
         raise UserError("SCAFFOLD needs SGD without momentum: use model.momentum=0")
-    if len(set(worker.rates)) > 1:
-        raise UserError(f"SCAFFOLD needs one learning rate for all parameters, not {worker.rates}")
+    if len(rates := {group["lr"] for group in groups}) > 1:
+        raise UserError(f"SCAFFOLD needs one learning rate for all parameters, not {sorted(rates)}")

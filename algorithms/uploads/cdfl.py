@@ -4,14 +4,14 @@ And CCFL, the same algorithm in its earlier form: another staleness rule and a g
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from flcluster.errors import UserError
-from flcluster.federation.federation import Federation, mean_loss
-from flcluster.federation.worker import Worker
+from flcluster.federation.federation import Federation
+from flcluster.federation.worker import Worker, mean_loss
 from flcluster.protocol.uploads import Reply, Upload
 
 from .ageing import ClusterUploads
@@ -97,9 +97,10 @@ class CDFL(ClusterUploads[CDFLState]):
         """u⁰ for everyone."""
         return Reply(state.initial)
 
-    def observe(self, worker: Worker, row: Tensor, fed: Federation) -> dict[str, Any]:
+    def observe(self, worker: Worker, row: Tensor, fed: Federation) -> Tensor:
         """F(v; D_k) for every k."""
-        return {"losses": [mean_loss(worker.per_sample(row, view)) for view in fed.proxies]}
+        losses = [mean_loss(worker.per_sample(row, view)) for view in fed.proxies]
+        return torch.tensor(losses, dtype=torch.float64)
 
     def upload(self, state: CDFLState, up: Upload, fed: Federation) -> tuple[CDFLState, Reply]:
         """ServerUpdate(v, τ, t)."""
@@ -146,7 +147,8 @@ class CDFL(ClusterUploads[CDFLState]):
 
     def _measure(self, state: CDFLState, up: Upload, fed: Federation) -> Tensor:
         """Raw (l_k, d1_k, d2_k), ``[K, 3]``; distances over parameters only."""
-        losses = torch.tensor(up.seen["losses"], dtype=torch.float64)
+        losses = up.seen
+        assert losses is not None
         p = fed.layout.num_parameters
         distances = [torch.linalg.vector_norm(w[:p] - up.row[:p]) for w in state.clusters]
         return torch.stack([losses, (state.losses - losses).abs(), torch.stack(distances).double().cpu()], dim=1)

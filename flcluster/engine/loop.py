@@ -47,6 +47,11 @@ class Loop(ABC, Generic[S]):
         return self.fed.cluster_accuracies(clusters, self.algorithm.named_clusters)
 
     @property
+    def phase(self) -> str:
+        """What the steps under way are called."""
+        return self.unit
+
+    @property
     def steady(self) -> bool:
         """Whether the last steps are like those before, so that a mean over their accuracies means something."""
         return True

@@ -10,7 +10,7 @@ from flcluster.clustering.distances import L1
 from flcluster.clustering.points import shares
 from flcluster.clustering.silhouette import mean_distances
 from flcluster.federation.federation import Federation
-from flcluster.protocol.rounds import Served
+from flcluster.protocol.outcome import Served
 from flcluster.records.columns import SHOWN_SIZES
 
 BOTH = ("acc_global", "acc_local", "acc_global_dropouts", "acc_local_dropouts")

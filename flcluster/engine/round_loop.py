@@ -1,15 +1,16 @@
-"""Which loop a method runs in: upload by upload, or round by round."""
+"""Round by round, and phase by phase where a method does something else after its rounds."""
 
 import math
-from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
 from flcluster.data import Shard
 from flcluster.engine.loop import Loop
 from flcluster.engine.measures import both_accuracies, local_accuracies, measured
+from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Trained
-from flcluster.protocol.rounds import Round, RoundAlgorithm
+from flcluster.protocol.outcome import Round
+from flcluster.protocol.rounds import Phase, RoundAlgorithm
 from flcluster.records.exchange import Exchange
 
 S = TypeVar("S")
@@ -20,13 +21,14 @@ IDLE = 60.0
 
 
 class RoundLoop(Loop[S]):
-    """Runs the method's rounds one after the other."""
+    """Runs a method's phases one after the other, step by step."""
 
     algorithm: RoundAlgorithm[S]
     unit: ClassVar[str] = "rounds"
 
     def __init__(self, algorithm: RoundAlgorithm[S], fed: Federation, session: int | None) -> None:
-        super().__init__(algorithm, fed, algorithm.length(fed), session or 1)
+        self.phases = algorithm.phases(fed)
+        super().__init__(algorithm, fed, sum(phase.steps for phase in self.phases), session or 1)
         self.lost = 0
         """Clients so far that were asked and went offline before they were done."""
         self.owed = 0
@@ -37,57 +39,74 @@ class RoundLoop(Loop[S]):
         super().begin()
         self.time = self.algorithm.opening_seconds(self.state, self.fed)
 
+    def where(self, position: int) -> tuple[Phase[S], int]:
+        """Return the phase that a step of the run belongs to, and its number there."""
+        for phase in self.phases[:-1]:
+            if position < phase.steps:
+                return phase, position
+            position -= phase.steps
+        return self.phases[-1], position
+
+    @property
+    def last(self) -> tuple[Phase[S], int]:
+        """The phase and number of the step that was taken last (the first one, before it)."""
+        return self.where(max(self.position - 1, 0))
+
+    @property
+    def phase(self) -> str:
+        """What the steps under way are called."""
+        return self.last[0].name
+
     @property
     def steady(self) -> bool:
         """Whether nothing follows the rounds."""
-        return self.total == self.algorithm.rounds
+        return len(self.phases) == 1
 
     @property
     def closing(self) -> bool:
         """Whether the rounds are over, and what follows them is under way."""
-        return self.position > self.algorithm.rounds
+        return self.last[0].data_round is not None
 
     def advance(self) -> list[Exchange]:
-        """Run one round."""
-        t = self.position
+        """Take one step: run a round."""
+        phase, t = self.where(self.position)
         self.fed.now = self.time
-        self.state, done = self.algorithm.step(self.state, t, self.fed)
-        self.position = self.epoch = t + 1
-        waits = self.algorithm.devices is not None and not done.trained and t < self.algorithm.rounds
-        self.time += max(done.seconds, IDLE) if waits else done.seconds
-        self.lost += done.lost
+        self.state, done = phase.step(self.state, t, self.fed)
+        self.position = self.epoch = self.position + 1
+        waits = self.algorithm.devices is not None and not done.results and phase.data_round is None
+        self.time += max(done.cohort.seconds, IDLE) if waits else done.cohort.seconds
+        self.lost += done.cohort.lost
         self.owed += done.server_compute
-        return [self._exchange(t, i, trained, done) for i, trained in enumerate(done.trained)]
+        return [self._exchange(i, result, done) for i, result in enumerate(done.results)]
 
-    def _exchange(self, t: int, i: int, trained: Trained, done: Round) -> Exchange:
+    def _exchange(self, i: int, result: Trained[Any], done: Round) -> Exchange:
         """Tell of one participant; its new model is measured on its test set unless all clients are measured."""
-        shard, wire = self.fed.data.shard(trained.client, self._cycle(t)), self.fed.layout.row_bytes
+        shard, wire = self.fed.data.shard(result.client, self._cycle()), self.fed.layout.row_bytes
         everyone = self.algorithm.measure == "all"
-        own = done.processed_of
-        processed = self.algorithm.processed(trained.size, self.fed) if own is None else own(i)
+        sent, received, passes = done.cost(i)
         return Exchange(
             time=self.time,
-            client=trained.client,
-            cycle=t,
-            samples=trained.size,
-            staleness=trained.seen.get("staleness", 1),
-            status="accepted" if trained.seen["finite"] else "refused",
-            acc_before=trained.seen["accuracy"],
-            acc_after=math.nan if everyone else self._accuracy_after(i, trained, done, shard),
-            loss=trained.loss,
+            client=result.client,
+            cycle=self.position - 1,
+            samples=result.size,
+            staleness=result.staleness,
+            status="accepted" if result.finite else "refused",
+            acc_before=result.accuracy,
+            acc_after=math.nan if everyone else self._accuracy_after(i, result, done, shard),
+            loss=result.loss,
             true=shard.mixture,
-            label=done.labels[i] if done.labels else None,
-            uploaded=wire * _of(done.upload_models, i) + done.upload_bytes,
-            downloaded=wire * _of(done.download_models, i) + done.download_bytes,
-            client_compute=3 * processed + done.forwards_of(i),
+            label=None if done.cohort.labels is None else done.cohort.labels[i],
+            uploaded=round(wire * sent) + done.upload_bytes,
+            downloaded=round(wire * received) + done.download_bytes,
+            client_compute=3 * result.processed + round(passes * len(shard.train)),
             server_compute=self._owed(),
             extra=done.extra,
         )
 
-    def _accuracy_after(self, i: int, trained: Trained, done: Round, shard: Shard) -> float:
-        if "after" in trained.seen:
-            return float(trained.seen["after"])
-        return self.fed.accuracy(done.row_of(i).to(self.fed.device), shard.test)
+    def _accuracy_after(self, i: int, result: Trained[Any], done: Round, shard: Shard) -> float:
+        if result.accuracy_after is not None:
+            return result.accuracy_after
+        return self.fed.accuracy(done.row(i).to(self.fed.device), shard.test)
 
     def _owed(self) -> int:
         owed, self.owed = self.owed, 0
@@ -95,7 +114,7 @@ class RoundLoop(Loop[S]):
 
     def gauges(self) -> dict[str, float]:
         """Add what is measured of all clients, on the data of the round that was last run."""
-        t = self._cycle(max(self.position - 1, 0))
+        t = self._cycle()
         own = {**super().gauges(), **self.algorithm.measures(self.state, t, self.fed)}
         everyone = self.algorithm.measure == "all"
         if not everyone and self.fed.data.global_test() is None:
@@ -105,19 +124,22 @@ class RoundLoop(Loop[S]):
         own |= both_accuracies(served, local, self.fed)
         return {**own, **measured(served, local, t, self.fed), "lost": float(self.lost)} if everyone else own
 
-    def _cycle(self, t: int) -> int:
-        """Return the data's round in step ``t``: what a method does after its rounds, it does on the last one's."""
-        return min(t, self.algorithm.rounds - 1)
+    def _cycle(self) -> int:
+        """Return the round of the data that the last step used."""
+        phase, t = self.last
+        return t if phase.data_round is None else phase.data_round
 
     def save(self) -> dict[str, Any]:
-        """Add the number of lost clients, and what the server has computed since the last client's update."""
-        return {**super().save(), "lost": self.lost, "owed": self.owed}
+        """Add where the run is, the lost clients, and what the server has computed since the last client's update."""
+        phase, t = self.last
+        return {**super().save(), "phase": phase.name, "step": t, "lost": self.lost, "owed": self.owed}
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Go on where a checkpoint stopped."""
+        """Go on where a checkpoint stopped; phases that have ended must be as long as they were."""
         super().restore(saved)
-        self.lost, self.owed = saved["lost"], saved.get("owed", 0)
-
-
-def _of(models: int | Sequence[int], i: int) -> int:
-    return models if isinstance(models, int) else models[i]
+        self.lost, self.owed = saved["lost"], saved["owed"]
+        if not self.steady and (self.phase, self.last[1]) != (saved["phase"], saved["step"]):
+            raise UserError(
+                f"algorithm.rounds is {self.algorithm.rounds}, but this run has gone on to step {saved['step'] + 1} of "
+                f"its {saved['phase']}: what follows the rounds cannot be made again, start a new run"
+            )

@@ -128,7 +128,7 @@ class ActiveRun:
                     self.progress.note(f"refused the upload of client {exchange.client} (not finite or wrong shape)")
             if loop.position % loop.session == 0 or loop.position == loop.total:
                 self._session()
-            self.progress.update(loop.position, self.recorder.shown, loop.unit)
+            self.progress.update(loop.position, self.recorder.shown, loop.phase)
         return None
 
     def _session(self) -> None:

@@ -1,6 +1,6 @@
 """Upload by upload along the clock, with clients trained ahead of their turn."""
 
-import math
+from collections.abc import Iterator
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -11,11 +11,12 @@ from flcluster.data import Shard
 from flcluster.devices.schedule import Workload, scheduled
 from flcluster.engine.loop import Loop
 from flcluster.engine.measures import both_accuracies, local_accuracies
-from flcluster.federation.federation import Federation, accuracy
+from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, Trained
 from flcluster.federation.layout import all_finite
+from flcluster.federation.look_ahead import LookAhead
 from flcluster.federation.worker import Worker
-from flcluster.protocol.rounds import Served
+from flcluster.protocol.outcome import Served
 from flcluster.protocol.uploads import Reply, Upload, UploadAlgorithm
 from flcluster.records.exchange import Exchange
 
@@ -23,12 +24,7 @@ S = TypeVar("S")
 
 
 class UploadLoop(Loop[S]):
-    """Walks along the schedule of uploads.
-
-    What a client trains depends only on its last reply and its own data, so clients that will upload soon are trained
-    ahead, many at a time, over all ranks; the server's steps are then taken in virtual-time order. The result is the
-    same as one at a time.
-    """
+    """Walks along the schedule of uploads in virtual-time order, with clients trained ahead of their turn."""
 
     algorithm: UploadAlgorithm[S]
     unit: ClassVar[str] = "updates"
@@ -42,19 +38,16 @@ class UploadLoop(Loop[S]):
         work = Workload(data.size, algorithm.local_epochs, fed.layout.row_bytes)
         self.schedule = scheduled(algorithm.arrivals, participants, total, fed.seed, work)
         self.clients, self.cycles = self.schedule.clients.tolist(), self.schedule.cycles().tolist()
-        self.look_ahead = look_ahead or (4 * fed.ranks.size if fed.ranks.size > 1 else 1)
+        self.ahead: LookAhead[tuple[Trained[Tensor], Shard]] = LookAhead(self.clients, look_ahead or fed.at_once)
         self.starts = fed.table("start")
         self.synced = torch.zeros(data.num_clients, dtype=torch.int64)
         self.carries: dict[int, Tensor] = {}
         self.anchored: set[int] = set()
-        self.ready: dict[int, tuple[Trained, Shard]] = {}
 
     def advance(self) -> list[Exchange]:
         """Apply the next upload."""
-        if self.position not in self.ready:
-            self._train_ahead()
         n = self.position
-        trained, shard = self.ready.pop(n)
+        trained, shard = self.ahead.take(n, self._trained)
         client = self.clients[n]
         up = Upload(
             client=client,
@@ -90,8 +83,7 @@ class UploadLoop(Loop[S]):
             return f"has shape {tuple(row.shape)} instead of {tuple(self.fed.layout.row.shape)}"
         if not all_finite(row):
             return "has NaN or infinite values"
-        seen = [torch.as_tensor(value) for value in up.seen.values()]
-        return None if all(bool(value.isfinite().all()) for value in seen) else "has NaN or infinite losses"
+        return None if up.seen is None or bool(up.seen.isfinite().all()) else "has NaN or infinite losses"
 
     def _hand_out(self, client: int, reply: Reply) -> None:
         self.starts[client] = reply.row
@@ -103,43 +95,23 @@ class UploadLoop(Loop[S]):
             self.fed.table("anchor")[client] = reply.anchor
             self.anchored.add(client)
 
-    def _train_ahead(self) -> None:
-        coming = self._known_inputs()
-        jobs, shards = [], []
-        for n in coming:
-            client = self.clients[n]
-            if client not in self.starts:
-                self._hand_out_first(client)
-            shards.append(self.fed.data.shard(client, self.cycles[n]))
-            jobs.append(self._job(n, shards[-1]))
-        tests = {job: shard for job, shard in zip(jobs, shards, strict=True)}
+    def _trained(self, turns: list[int]) -> Iterator[tuple[Trained[Tensor], Shard]]:
+        """Train the clients of some turns."""
+        for n in turns:
+            if self.clients[n] not in self.starts:
+                self._hand_out_first(self.clients[n])
+        shards = [self.fed.data.shard(self.clients[n], self.cycles[n]) for n in turns]
+        jobs = [self._job(n, shard) for n, shard in zip(turns, shards, strict=True)]
 
-        def observe(worker: Worker, job: Job, trained: Trained) -> dict[str, Any]:
-            if not all_finite(trained.row):
-                return {"accuracy": math.nan}
-            before = accuracy(worker.per_sample(trained.row, tests[job].test))
-            return {"accuracy": before, **self.algorithm.observe(worker, trained.row, self.fed)}
+        def observe(worker: Worker, job: Job, trained: Trained[Tensor]) -> Tensor | None:
+            return self.algorithm.observe(worker, trained.row, self.fed)
 
-        for n, shard, trained in zip(coming, shards, self.fed.train(jobs, observe), strict=True):
-            self.ready[n] = (trained, shard)
+        return zip(self.fed.train(jobs, observe), shards, strict=True)
 
     def _hand_out_first(self, client: int) -> None:
         epoch = self.synced[client].clone()
         self._hand_out(client, self.algorithm.join(self.state, client, self.fed))
         self.synced[client] = epoch
-
-    def _known_inputs(self) -> list[int]:
-        """Return the next uploads whose clients have their input already: the first one of each client."""
-        taken: set[int] = set()
-        coming: list[int] = []
-        for n in range(self.position, self.total):
-            if self.clients[n] not in taken:
-                taken.add(self.clients[n])
-                if n not in self.ready:
-                    coming.append(n)
-            if len(coming) == self.look_ahead or n - self.position >= 8 * self.look_ahead:
-                break
-        return coming
 
     def _job(self, n: int, shard: Shard) -> Job:
         client, algorithm = self.clients[n], self.algorithm
@@ -153,12 +125,13 @@ class UploadLoop(Loop[S]):
             cycle=self.cycles[n],
             prox=algorithm.prox,
             anchor=anchor,
+            test=shard.test,
         )
 
     def _exchange(
-        self, n: int, up: Upload, reply: Reply | None, trained: Trained, shard: Shard, staleness: int
+        self, n: int, up: Upload, reply: Reply | None, trained: Trained[Tensor], shard: Shard, staleness: int
     ) -> Exchange:
-        before, size, wire = trained.seen["accuracy"], trained.size, self.fed.layout.row_bytes
+        before, size, wire = trained.accuracy, trained.size, self.fed.layout.row_bytes
         train_cost = 3 * size * self.algorithm.local_epochs
         common: dict[str, Any] = dict(
             time=self.time,
@@ -214,4 +187,4 @@ class UploadLoop(Loop[S]):
         self.synced, self.carries = saved["synced"], dict(saved["carries"])
         self.anchored = set(saved["anchored"])
         self.starts = self.fed.table("start")
-        self.ready.clear()
+        self.ahead.ready.clear()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from functools import cached_property
 from itertools import accumulate, islice
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -19,12 +19,13 @@ from torch import Tensor, nn
 from flcluster.data import FederatedDataModule, Source, View
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank, Table
-from flcluster.federation.jobs import Job, Observe, Trained, samples_processed
+from flcluster.federation.jobs import Job, Observe, Seen, Trained, Training, samples_processed
 from flcluster.federation.layout import Layout
 from flcluster.federation.ranks import Ranks
-from flcluster.federation.worker import Worker
+from flcluster.federation.worker import Worker, accuracy, mean_loss
 from flcluster.seeds import torch_seed
 
+T = TypeVar("T")
 BankMaker = Callable[[int], Bank]
 
 
@@ -75,6 +76,31 @@ class Federation:
         """Where rows of the server's state live."""
         return self.layout.row.device
 
+    @property
+    def module(self) -> LightningModule:
+        """The one module there is, with the row in it that was loaded last."""
+        return self.worker.module
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The optimiser of local training, as the module configures it."""
+        return self.worker.bare_optimizer
+
+    @property
+    def lr(self) -> float:
+        """Learning rate of local training, before any decay."""
+        return float(self.worker.rates[0])
+
+    @property
+    def scales_losses(self) -> bool:
+        """Whether half precision leaves out steps whose gradients overflow."""
+        return self.worker.scaler is not None
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process is the one that writes and prints."""
+        return self.ranks.rank == 0
+
     def table(self, name: str, per_client: int = 1) -> Table:
         """Return one row per client (or several), kept by the bank."""
         return self.bank.table(name, per_client * self.data.num_clients)
@@ -87,31 +113,43 @@ class Federation:
                 rows.append(Layout(built_anew(self.worker.module).to(self.device)).row)
         return torch.stack(rows)
 
-    def train(self, jobs: Iterable[Job], observe: Observe | None = None) -> Iterator[Trained]:
-        """Train jobs over all ranks and yield the results in the order of ``jobs``; a few are asked for at a time.
+    @property
+    def at_once(self) -> int:
+        """How many jobs are worth having at a time."""
+        return 4 * self.ranks.size if self.ranks.size > 1 else 1
 
-        ``observe`` runs where the row was trained and keeps what depends on the row alone in ``Trained.seen``.
+    def train(self, jobs: Iterable[Job], observe: Observe[Seen] | None = None) -> Training[Seen]:
+        """Train jobs over all ranks as one goes through the results, in the order of ``jobs``; few are asked for early.
+
+        ``observe`` looks at a trained row where it was trained; what it returns is ``Trained.seen``.
         """
-        at_once = 4 * self.ranks.size if self.ranks.size > 1 else 1
-        coming = iter(jobs)
-        while some := list(islice(coming, at_once)):
+        return Training(self._train(iter(jobs), observe))
+
+    def _train(self, coming: Iterator[Job], observe: Observe[Seen] | None) -> Iterator[Trained[Seen]]:
+        while some := list(islice(coming, self.at_once)):
             yield from self._train_some(some, observe)
 
-    def _train_some(self, jobs: Sequence[Job], observe: Observe | None) -> list[Trained]:
+    def _train_some(self, jobs: Sequence[Job], observe: Observe[Seen] | None) -> list[Trained[Seen]]:
         load = [samples_processed(len(job.view), job.epochs, job.batch_size, job.steps) for job in jobs]
         owners = self.ranks.balance(load)
-        mine: dict[int, Trained] = {}
-        for i, job in enumerate(jobs):
-            if owners[i] == self.ranks.rank:
-                mine[i] = self.worker.train(job)
-                if observe is not None:
-                    mine[i].seen = observe(self.worker, job, mine[i])
+        mine = {i: self.worker.train(job, observe) for i, job in enumerate(jobs) if owners[i] == self.ranks.rank}
         rows = self.ranks.send_rows({i: t.row for i, t in mine.items()}, owners, self.layout.row)
-        light = {i: t.light() for i, t in mine.items()}
-        results = self.ranks.collect(light, len(jobs))
+        results: list[Trained[Seen]] = self.ranks.collect({i: t.light() for i, t in mine.items()}, len(jobs))
         for trained, row in zip(results, rows, strict=True):
             trained.row = row
         return results
+
+    def map(self, of: Callable[[Worker, int], T], views: Sequence[View]) -> list[T]:
+        """Compute something for each view, by its number, where the ranks share the views out by size."""
+        owners = self.ranks.balance([len(view) for view in views])
+        mine = {i: of(self.worker, i) for i in range(len(views)) if owners[i] == self.ranks.rank}
+        found: list[T] = self.ranks.collect(mine, len(views))
+        return found
+
+    def agree(self, value: T) -> T:
+        """Return what the first rank has."""
+        agreed: T = self.ranks.agree(value)
+        return agreed
 
     def per_sample(self, rows: Tensor, view: View) -> Tensor:
         """Score R models on one view: ``[R, 2, n]``, per-sample losses and hits."""
@@ -161,9 +199,7 @@ class Federation:
 
     def represent(self, of: Callable[[Worker, View], Tensor], views: Sequence[View]) -> NDArray[np.float32]:
         """Compute one small vector per view, shared out over the ranks, ``[n, D]``."""
-        owners = self.ranks.balance([len(view) for view in views])
-        mine = {i: of(self.worker, view).cpu() for i, view in enumerate(views) if owners[i] == self.ranks.rank}
-        return torch.stack(self.ranks.collect(mine, len(views))).numpy()
+        return torch.stack(self.map(lambda worker, i: of(worker, views[i]).cpu(), views)).numpy()
 
     def cluster_accuracies(self, models: Tensor, named: bool = True) -> list[float]:
         """Return the accuracy on each cluster's evaluation split of the model that stands for it.
@@ -177,16 +213,6 @@ class Federation:
         which, cluster = linear_sum_assignment(table, maximize=True)
         matched = dict(zip(cluster.tolist(), which.tolist(), strict=True))
         return [float(table[matched[k], k]) if k in matched else math.nan for k in range(len(tests))]
-
-
-def mean_loss(scores: Tensor) -> float:
-    """Mean loss of ``[2, n]`` per-sample scores."""
-    return float(scores[0].cpu().double().mean())
-
-
-def accuracy(scores: Tensor) -> float:
-    """Share of right predictions in ``[2, n]`` per-sample scores."""
-    return float(scores[1].cpu().double().mean())
 
 
 def _rebuilds(kind: type, hparams: dict[str, Any]) -> bool:

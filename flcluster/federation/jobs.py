@@ -1,15 +1,20 @@
 """One piece of local training, and what comes back from it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Generic
 
 from torch import Tensor
+from typing_extensions import TypeVar
 
 from flcluster.data import View
 
 if TYPE_CHECKING:
     from flcluster.federation.worker import Worker
+
+Seen = TypeVar("Seen", default=None)
+"""What a method sees of a trained row where it was trained; nothing by default."""
 
 
 @dataclass(frozen=True)
@@ -50,28 +55,81 @@ class Job:
     """Added to the gradient of every step, over the parameters (control variates)."""
     recipe: Recipe | None = None
     """Training as a server does it, instead of the model's optimiser."""
+    test: View | None = None
+    """What the trained model's accuracy is measured on; it is not measured if not given."""
+    scores_start: bool = False
+    """Whether the losses of the received model on the training samples are reported."""
 
 
 @dataclass(eq=False)
-class Trained:
+class Trained(Generic[Seen]):
     """What comes back from a job."""
 
     client: int
     row: Tensor
     size: int
+    """Training samples."""
     steps: int
     loss: float
     """Mean training loss (without the proximal term) over all steps."""
-    seconds: float
-    seen: dict[str, Any] = field(default_factory=dict)
-    """What was observed of the trained row alone, where it was trained."""
+    seconds: float = 0.0
+    """How long it took, in real time."""
+    finite: bool = True
+    """Whether all numbers of the trained row are."""
+    processed: int = 0
+    """Samples that training went through, a sample counted each time it was used."""
+    lr: float = math.nan
+    """Learning rate of the training."""
+    accuracy: float = math.nan
+    """Of the trained model on the job's test set."""
+    start_loss: float = math.nan
+    """Mean loss of the received model on the training samples, if that was asked for."""
+    start_square: float = math.nan
+    """Mean square of those losses."""
+    staleness: int = 1
+    """Versions of the global model since the client received its own, where uploads come one by one."""
+    accuracy_after: float | None = None
+    """Accuracy of what the client received in exchange, where that had to be measured at once."""
+    seen: Seen | None = None
+    """What the method's ``observe`` found; None if the row is not finite."""
 
-    def light(self) -> "Trained":
+    @property
+    def usable(self) -> bool:
+        """Whether this is worth aggregating: it was trained at all (BatchNorm needs two samples), and is finite."""
+        return self.steps > 0 and self.finite
+
+    def light(self) -> "Trained[Seen]":
         """Return this without its row."""
         return replace(self, row=None)  # type: ignore[arg-type]
 
 
-Observe = Callable[["Worker", Job, Trained], dict[str, Any]]
+class Training(Generic[Seen]):
+    """Jobs that are trained while one goes through their results, once, in the order of the jobs.
+
+    A result has its row only while it is at hand, so that memory holds a few rows however many jobs there are.
+    """
+
+    def __init__(self, coming: "Iterator[Trained[Seen]]") -> None:
+        self._coming, self._light, self._done = coming, list[Trained[Seen]](), False
+
+    def __iter__(self) -> "Iterator[Trained[Seen]]":
+        if self._light:
+            raise RuntimeError("a training's results can be gone through once: their rows are not kept")
+        for result in self._coming:
+            self._light.append(result.light())
+            yield result
+        self._done = True
+
+    @property
+    def results(self) -> "list[Trained[Seen]]":
+        """All results without their rows, once they have been gone through."""
+        if not self._done:
+            raise RuntimeError("not all clients have trained yet: go through the training first")
+        return self._light
+
+
+Observe = Callable[["Worker", Job, Trained[Seen]], Seen | None]
+"""Looks at a trained row (one that is finite) where it was trained."""
 
 
 Objective = Callable[["Worker", Tensor, Tensor], Tensor]

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from flcluster.data import View
 from flcluster.errors import UserError
-from flcluster.federation.jobs import Job, Recipe, Trained
-from flcluster.federation.layout import Layout
+from flcluster.federation.descent import descend
+from flcluster.federation.jobs import Job, Observe, Recipe, Seen, Trained, samples_processed
+from flcluster.federation.layout import Layout, all_finite
 from flcluster.seeds import rng, torch_seed
 
 EVAL_BATCH = 128
@@ -41,8 +42,8 @@ class Worker:
 
     # training ---------------------------------------------------------------------------------------------------
 
-    def train(self, job: Job) -> Trained:
-        """Run one job and return the trained row."""
+    def train(self, job: Job, observe: Observe[Seen] | None = None) -> Trained[Seen]:
+        """Run one job; look at the trained row, and return it."""
         began = time.perf_counter()
         x, y = self.to_device(*job.view.tensors())
         self.layout.load(job.start)
@@ -50,31 +51,43 @@ class Worker:
         optimizer = self.optimizer if job.recipe is None else self._server_optimizer(job.recipe)
         anchor = job.start if job.anchor is None else job.anchor
         pull = anchor[: self.layout.num_parameters].to(self.layout.row.device) if job.prox else None
-        order = rng(self.seed, job.purpose, job.client, job.cycle)
-        total, steps, planned = torch.zeros((), device=x.device), 0, self._planned(job, len(y))
         self.module.train()
         with torch_seed(self.seed, job.purpose, job.client, job.cycle):
-            for cuts in self._epochs(job, len(y)):
-                shuffled = torch.from_numpy(order.permutation(len(y))).to(x.device)
-                xs, ys = x[shuffled], y[shuffled]  # indexing keeps channels_last, index_select does not
-                for at in cuts:
-                    if job.recipe is not None:
-                        self._follow(job.recipe, optimizer, steps / planned)
-                    total += self._step(xs[at], ys[at], job, pull, optimizer)
-                    steps += 1
-        loss = float(total) / max(steps, 1)
-        return Trained(job.client, self.layout.snapshot(), len(y), steps, loss, time.perf_counter() - began)
+            loss, steps = descend(
+                self._batches(job, x, y, optimizer),
+                lambda batch: self._loss(job, *batch),
+                lambda value: self._step(value, job, pull, optimizer),
+                x.device,
+            )
+        result: Trained[Seen] = Trained(job.client, self.layout.snapshot(), len(y), steps, loss)
+        result.lr = self.rates[0] * job.lr_factor
+        result.processed = samples_processed(len(y), job.epochs, job.batch_size, job.steps, self.layout.has_batch_norm)
+        result.seconds = time.perf_counter() - began
+        self._look(job, result, observe)
+        return result
 
-    def _step(self, x: Tensor, y: Tensor, job: Job, pull: Tensor | None, optimizer: Any) -> Tensor:
-        self.layout.grad.zero_()
+    def _look(self, job: Job, result: Trained[Seen], observe: Observe[Seen] | None) -> None:
+        """Measure what was asked for where the row is."""
+        result.finite = all_finite(result.row)
+        if result.finite and job.test is not None:
+            result.accuracy = accuracy(self.per_sample(result.row, job.test))
+        if job.scores_start:
+            losses = self.per_sample(job.start, job.view)[0].double()
+            result.start_loss, result.start_square = float(losses.mean()), float(losses.square().mean())
+        if result.finite and observe is not None:
+            result.seen = observe(self, job, result)
+
+    def _loss(self, job: Job, x: Tensor, y: Tensor) -> Tensor:
         with self.fabric.autocast():
-            loss = self.loss(self.module(x), y) if job.objective is None else job.objective(self, x, y)
+            return self.loss(self.module(x), y) if job.objective is None else job.objective(self, x, y)
+
+    def _step(self, loss: Tensor, job: Job, pull: Tensor | None, optimizer: Any) -> None:
+        self.layout.grad.zero_()
         self._backward(loss)
         clip = None if job.recipe is None else job.recipe.clip
         if not (pull is None and job.correction is None and clip is None):
             self._bend(job, pull, clip)
         optimizer.step()
-        return loss.detach()
 
     def _bend(self, job: Job, pull: Tensor | None, clip: float | None) -> None:
         """Add to the gradients, or shorten them, in the scale that they have."""
@@ -103,19 +116,21 @@ class Worker:
         else:
             loss.backward()
 
-    def _epochs(self, job: Job, n: int) -> Iterator[list[slice]]:
-        """Yield the batches of each epoch until the job's epochs or steps are done."""
-        cuts, left = self._batches(n, job.batch_size), self._planned(job, n)
-        while left > 0:
-            yield cuts[:left]
-            left -= len(cuts)
+    def _batches(self, job: Job, x: Tensor, y: Tensor, optimizer: Any) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the batches of each epoch, shuffled, until the job's epochs or steps are done."""
+        order = rng(self.seed, job.purpose, job.client, job.cycle)
+        cuts = self._cuts(len(y), job.batch_size)
+        planned = len(cuts) * job.epochs if job.steps is None or not cuts else job.steps
+        for done in range(planned):
+            at = cuts[done % len(cuts)]
+            if at.start == 0:
+                shuffled = torch.from_numpy(order.permutation(len(y))).to(x.device)
+                xs, ys = x[shuffled], y[shuffled]  # indexing keeps channels_last, index_select does not
+            if job.recipe is not None:
+                self._follow(job.recipe, optimizer, done / planned)
+            yield xs[at], ys[at]
 
-    def _planned(self, job: Job, n: int) -> int:
-        """Return how many steps a job takes."""
-        batches = len(self._batches(n, job.batch_size))
-        return batches * job.epochs if job.steps is None or not batches else job.steps
-
-    def _batches(self, n: int, size: int) -> list[slice]:
+    def _cuts(self, n: int, size: int) -> list[slice]:
         cuts = [slice(a, min(a + size, n)) for a in range(0, n, size)]
         if self.layout.has_batch_norm and n % size == 1:
             cuts.pop()  # BatchNorm cannot train on a batch of one
@@ -192,6 +207,16 @@ class Worker:
         """Move a batch to the device, images in channels_last order."""
         x = x.to(self.fabric.device)
         return (x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x), y.to(self.fabric.device)
+
+
+def mean_loss(scores: Tensor) -> float:
+    """Mean loss of ``[2, n]`` per-sample scores."""
+    return float(scores[0].cpu().double().mean())
+
+
+def accuracy(scores: Tensor) -> float:
+    """Share of right predictions in ``[2, n]`` per-sample scores."""
+    return float(scores[1].cpu().double().mean())
 
 
 def _loss_of(module: LightningModule) -> Callable[..., Tensor]:

@@ -1,10 +1,12 @@
 """What a method is and what it meets: everything its author imports."""
 
+from flcluster.federation.averaging import average_by_label
 from flcluster.federation.federation import Federation
-from flcluster.federation.jobs import Job, Trained
+from flcluster.federation.jobs import Job, Trained, Training
 from flcluster.protocol.base import Algorithm
-from flcluster.protocol.participation import Cohort, Load
-from flcluster.protocol.rounds import Round, RoundAlgorithm, Served
+from flcluster.protocol.outcome import Round, Served
+from flcluster.protocol.participation import Cohort
+from flcluster.protocol.rounds import Phase, RoundAlgorithm
 from flcluster.protocol.uploads import Reply, Upload, UploadAlgorithm
 
 __all__ = [
@@ -12,12 +14,14 @@ __all__ = [
     "Cohort",
     "Federation",
     "Job",
-    "Load",
+    "Phase",
     "Reply",
     "Round",
     "RoundAlgorithm",
     "Served",
     "Trained",
+    "Training",
     "Upload",
     "UploadAlgorithm",
+    "average_by_label",
 ]

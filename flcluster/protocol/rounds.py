@@ -1,10 +1,10 @@
-"""What a method in rounds is: who takes part, for how long, and what a round did."""
+"""What a method in rounds is: who takes part, what each trains, and a step from one state to the next."""
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,10 @@ from torch import Tensor
 
 from flcluster.devices.profiles import Devices
 from flcluster.errors import UserError
-from flcluster.federation.bank import Table
-from flcluster.federation.federation import Federation, Rows, accuracy
-from flcluster.federation.jobs import Job, Observe, Trained, samples_processed
-from flcluster.federation.layout import all_finite
-from flcluster.federation.worker import Worker
+from flcluster.federation.federation import Federation
+from flcluster.federation.jobs import Job, samples_processed
 from flcluster.protocol.base import Algorithm, at_least
+from flcluster.protocol.outcome import Round, Served
 from flcluster.protocol.participation import AWAY, Cohort, Load, profile_of
 from flcluster.records.columns import POPULATION
 from flcluster.seeds import rng
@@ -25,49 +23,18 @@ from flcluster.seeds import rng
 S = TypeVar("S")
 
 
-@dataclass(frozen=True, eq=False)
-class Served:
-    """Which model each client uses now."""
+@dataclass(frozen=True)
+class Phase(Generic[S]):
+    """Some steps of a run that are alike: its rounds, or what a method does after them."""
 
-    models: Rows
-    labels: NDArray[np.int64]
-    """The cluster of each client; −1: none yet."""
-    model_of: NDArray[np.int64] | None = None
-    """Which of the models each client uses, −1 for none; the model of its cluster if not given."""
-
-    @property
-    def which(self) -> NDArray[np.int64]:
-        """Which of the models each client uses, −1 for none."""
-        return self.labels if self.model_of is None else self.model_of
-
-
-@dataclass(eq=False)
-class Round:
-    """What one round did: who trained, which model each participant now uses, and what it cost."""
-
-    trained: list[Trained]
-    row_of: Callable[[int], Tensor]
-    """The model that the i-th participant now uses (from the server's models, or from a table of rows)."""
-    labels: list[int] = field(default_factory=list)
-    """The cluster whose model each participant trained, where there are several."""
-    upload_models: int | Sequence[int] = 1
-    download_models: int | Sequence[int] = 1
-    """Models each participant sent and received: a number for all, or one each."""
-    upload_bytes: int = 0
-    download_bytes: int = 0
-    """What each participant sent and received besides models."""
-    forwards_of: Callable[[int], int] = lambda i: 0
-    """Forward passes (samples) of the i-th participant besides training."""
-    processed_of: Callable[[int], int] | None = None
-    """Samples that the i-th participant's training went through, where it was not the rounds' local training."""
-    server_compute: int = 0
-    """Forward passes (samples) of the server; a backward pass counts as two."""
-    seconds: float = 1.0
-    """How long it took, in virtual time."""
-    lost: int = 0
-    """Clients that were asked and went offline before they were done."""
-    extra: dict[str, float] = field(default_factory=dict)
-    """What the method logs beside the common metrics."""
+    name: str
+    """What the steps are called in progress and metrics."""
+    steps: int
+    step: "Callable[[S, int, Federation], tuple[S, Round]]"
+    """Takes one step, counted from 0 in this phase."""
+    data_round: int | None = None
+    """The round whose data the steps use; each its own if not given. Only such steps are rounds: clients may be waited
+    for in them, and a run may stop early."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,10 +102,6 @@ class RoundAlgorithm(Algorithm[S]):
 
     # who takes part ---------------------------------------------------------------------------------------------
 
-    def length(self, fed: Federation) -> int:
-        """Return how many steps a run has: its rounds, and whatever a method does after them."""
-        return self.rounds
-
     def wanted(self, fed: Federation) -> int:
         """Return how many clients a round should train."""
         return self.participants or max(1, round(self.participation * len(fed.data.participants)))
@@ -153,9 +116,19 @@ class RoundAlgorithm(Algorithm[S]):
             return clients
         return clients[profile_of(self.devices, fed.data.num_clients, fed.seed).online(clients, fed.now)]
 
-    def select(self, t: int, fed: Federation, load: Load | None = None) -> Cohort:
-        """Draw this round's clients uniformly without replacement."""
-        return self.race(self.drawn(t, fed), self.wanted(fed), t, fed, load)
+    def select(
+        self, t: int, fed: Federation, downloads: float = 1.0, uploads: float = 1.0, forwards: float = 0.0
+    ) -> Cohort:
+        """Draw this round's clients uniformly without replacement.
+
+        Args:
+            t: The round.
+            fed: The federation.
+            downloads: Models that each receives.
+            uploads: Models that each sends.
+            forwards: Passes of each over its training samples besides training.
+        """
+        return self.race(self.drawn(t, fed), self.wanted(fed), t, fed, Load(downloads, uploads, forwards))
 
     def drawn(self, t: int, fed: Federation) -> NDArray[np.int64]:
         """Draw the clients that are asked."""
@@ -167,24 +140,22 @@ class RoundAlgorithm(Algorithm[S]):
         """Return how many clients to ask so that enough are done in time."""
         return wanted if self.devices is None else math.ceil(self.overcommit * wanted)
 
-    def race(self, asked: NDArray[np.int64], wanted: int, t: int, fed: Federation, load: Load | None = None) -> Cohort:
+    def race(self, asked: NDArray[np.int64], wanted: int, t: int, fed: Federation, load: Load) -> Cohort:
         """Keep the ``wanted`` fastest of the clients that were asked, in ascending order."""
         if self.devices is None:
-            return Cohort(sorted(asked.tolist()), seconds=1.0)
+            return Cohort(sorted(asked.tolist()), load=load)
         profile = profile_of(self.devices, fed.data.num_clients, fed.seed)
         kept, seconds, lost = profile.keep(asked, self.durations(asked, t, fed, load), fed.now, wanted)
-        return Cohort(sorted(kept.tolist()), seconds, lost)
+        return Cohort(sorted(kept.tolist()), seconds, lost, load=load)
 
-    def durations(
-        self, clients: NDArray[np.int64], t: int, fed: Federation, load: Load | None = None
-    ) -> NDArray[np.float64]:
+    def durations(self, clients: NDArray[np.int64], t: int, fed: Federation, load: Load) -> NDArray[np.float64]:
         """Return how long each client needs to download, train and upload."""
         if self.devices is None:
             return np.ones(len(clients))
         sizes, wire = fed.data.sizes(t)[clients], fed.layout.row_bytes
         trained = np.array([self.processed(size, fed) for size in sizes.tolist()], dtype=np.float64)
-        down, up, trainings, forwards = (load or Load()).of(clients)
-        passes = 3 * trainings * trained + forwards * sizes
+        down, up, forwards = load.of(clients)
+        passes = 3 * trained + forwards * sizes
         profile = profile_of(self.devices, fed.data.num_clients, fed.seed)
         return profile.seconds(clients, passes, down * wire, up * wire, passes=1.0)
 
@@ -201,31 +172,19 @@ class RoundAlgorithm(Algorithm[S]):
 
     def job(self, client: int, start: Tensor, t: int, fed: Federation) -> Job:
         """Plan a client's local training in round ``t``."""
-        view = fed.data.shard(client, t).train
-        decay = self.lr_decay**t
+        shard = fed.data.shard(client, t)
         return Job(
             client,
             start,
-            view,
+            shard.train,
             self.local_epochs,
             self.batch_size,
             cycle=t,
             prox=-self.prox if self.fedprox_sign == "away" else self.prox,
-            lr_factor=decay,
+            lr_factor=self.lr_decay**t,
             steps=self.local_steps,
+            test=None if self.measure == "all" else shard.test,
         )
-
-    def observe(self, fed: Federation, t: int) -> Observe:
-        """Look at each trained model where it was trained: is it finite, and how good is it for its own client."""
-
-        def observe(worker: Worker, job: Job, trained: Trained) -> dict[str, Any]:
-            finite = all_finite(trained.row)
-            if self.measure == "all" or not finite:
-                return {"accuracy": math.nan, "finite": finite}
-            test = fed.data.shard(job.client, t).test
-            return {"accuracy": accuracy(worker.per_sample(trained.row, test)), "finite": finite}
-
-        return observe
 
     def served(self, state: S, t: int, fed: Federation) -> Served:
         """Say which model each client uses on the data of round ``t``."""
@@ -237,24 +196,8 @@ class RoundAlgorithm(Algorithm[S]):
 
     @abstractmethod
     def step(self, state: S, t: int, fed: Federation) -> tuple[S, Round]:
-        """Run round ``t`` (from 0)."""
+        """Run round ``t`` (from 0): select, assign, train, aggregate."""
 
-
-@dataclass(frozen=True, eq=False)
-class OwnOrCommon(Rows):
-    """The common model as number 0, and client i's own as number i + 1."""
-
-    common: Tensor
-    own: Table
-
-    def __len__(self) -> int:
-        return 1 + len(self.own)
-
-    def __getitem__(self, index: int, /) -> Tensor:
-        return self.own[index - 1] if index else self.common
-
-
-def own_or_common(common: Tensor, own: Table, has_own: NDArray[np.bool_]) -> Served:
-    """Say that clients use their own models where they have one, and a common one else."""
-    which = np.where(has_own, 1 + np.arange(len(has_own)), 0)
-    return Served(OwnOrCommon(common, own), np.zeros_like(which), which)
+    def phases(self, fed: Federation) -> list[Phase[S]]:
+        """Return what a run consists of: its rounds, and whatever a method does after them."""
+        return [Phase("rounds", self.rounds, self.step)]

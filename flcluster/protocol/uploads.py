@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ class Upload:
     size: int
     carry: Tensor | None
     """What the client kept from its last reply to send now."""
-    seen: dict[str, Any]
+    seen: Tensor | None
     """What ``observe`` found."""
     progress: float
     """How far the run is, in [0, 1)."""
@@ -118,9 +118,12 @@ class UploadAlgorithm(Algorithm[S]):
         """Return what a client that holds a model trains from; may depend on what ``init`` made, never on uploads."""
         return held
 
-    def observe(self, worker: Worker, row: Tensor, fed: Federation) -> dict[str, Any]:
-        """Compute what depends on the uploaded row alone; runs in parallel, where the row was trained."""
-        return {}
+    def observe(self, worker: Worker, row: Tensor, fed: Federation) -> Tensor | None:
+        """Compute some numbers that depend on the uploaded row alone; runs in parallel, where the row was trained.
+
+        An upload whose numbers are not finite is refused.
+        """
+        return None
 
     @abstractmethod
     def upload(self, state: S, up: Upload, fed: Federation) -> tuple[S, Reply]:

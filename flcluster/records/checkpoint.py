@@ -8,7 +8,8 @@ import torch
 from flcluster.errors import UserError
 from flcluster.files import replacing
 
-VERSION = 1
+VERSION = 2
+"""Of what a checkpoint holds; others are refused."""
 
 
 def save_checkpoint(path: Path, content: dict[str, Any]) -> None:
@@ -25,6 +26,11 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         content: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
     except Exception as error:
         raise UserError(f"{path} is not a readable checkpoint ({type(error).__name__}); it may be cut short") from error
-    if not isinstance(content, dict) or content.get("version") != VERSION:
-        raise UserError(f"{path} is not a flcluster checkpoint of version {VERSION}")
+    if not isinstance(content, dict) or "version" not in content:
+        raise UserError(f"{path} is not a flcluster checkpoint")
+    if content["version"] != VERSION:
+        raise UserError(
+            f"{path} is a checkpoint of version {content['version']}, and this flcluster reads version {VERSION}: "
+            "go on with the flcluster that wrote it (summary.json has its commit), or start a new run"
+        )
     return content
