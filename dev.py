@@ -27,9 +27,9 @@ JOBS: dict[str, list[list[str]]] = {
     ],
     "slow": [["python", "-m", "pytest", "-m", "slow"]],
     "bench": [
-        ["python", "benchmarks/overhead.py"],
-        ["python", "benchmarks/coordinator.py", "--part", "small"],
-        ["python", "benchmarks/gossip.py"],
+        ["python", "tests/benchmarks/overhead.py"],
+        ["python", "tests/benchmarks/coordinator.py", "--part", "small"],
+        ["python", "tests/benchmarks/gossip.py"],
     ],
 }
 

@@ -1,28 +1,38 @@
 """What classes mean, as vectors A(y): the part of AP-FL that lets a generator draw classes it never saw.
 
-Name one under ``algorithm.semantics``. The shipped vectors are the default; a file brings CLIP's, BERT's or word2vec's;
-the rest are controls and fallbacks, whose results cannot be compared with the paper's.
+Name one under ``algorithm.semantics``. The shipped vectors are the default; a file (.npz) brings CLIP's, BERT's or
+word2vec's (docs/semantics.md has the recipe); the rest are controls, whose results cannot be compared with the paper's.
 """
 
-import math
+import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flcluster.errors import UserError
+from flcluster.errors import UserError, at_least
 from flcluster.seeds import rng
 
-from .glyphs import glyph
-from .naming import attributes, character, pieces
-from .vector_files import NamedVectors, Vectors, pick, read_vectors, unit_vectors
+MAKE = "make a file that has them (docs/semantics.md, a recipe) and name it by NamesFile"
 
-MAKE = "make a file for them (flcluster vectors --names … --output FILE.npz) and name it by NamesFile"
+
+Vectors = NDArray[np.float32]
+"""One vector per class, ``[classes, D]``, of length 1 each."""
+
+
+class NamedVectors(NamedTuple):
+    """What a file holds."""
+
+    names: tuple[str, ...]
+    vectors: Vectors
+    source: str
+    """What made the vectors, for tables: the file's own word for it, or else the file's name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +65,7 @@ class ShippedNames(Semantics):
 
 @dataclass(frozen=True, kw_only=True)
 class NamesFile(Semantics):
-    """The vectors of a file: what ``flcluster vectors`` wrote, or a NumPy archive with a vector under each name."""
+    """The vectors of a NumPy archive that holds names, vectors and perhaps source, or a vector under each name."""
 
     path: str
     """The .npz file."""
@@ -100,7 +110,7 @@ class RandomVectors(Semantics):
     """Dimensions; as many as CLIP's vectors have by default."""
 
     def __post_init__(self) -> None:
-        _at_least_one("dim", self.dim)
+        at_least("semantics.dim", self.dim, 1)
 
     @property
     def title(self) -> str:
@@ -112,72 +122,63 @@ class RandomVectors(Semantics):
         return unit_vectors(rng(seed, "semantics").standard_normal((len(names), self.dim)), "RandomVectors")
 
 
-@dataclass(frozen=True, kw_only=True)
-class HashedNames(Semantics):
-    """Fallback without a language model: a name's three-letter pieces and attributes, projected at random.
-
-    Classes that share pieces (shirt, T-shirt) or attributes (CIFAR-100's superclass, say) are close, others nearly at
-    right angles. Every piece and every attribute has a Gaussian vector of its own, which its text determines; a name is
-    the sum of its pieces' vectors and the sum of its attributes', both weighing the same. So it is the same in all
-    runs, whatever the other names are.
-    """
-
-    dim: int = 512
-    """Dimensions; as many as CLIP's vectors have by default."""
-
-    def __post_init__(self) -> None:
-        _at_least_one("dim", self.dim)
-
-    @property
-    def title(self) -> str:
-        """Say that it is a fallback."""
-        return "hashed names (fallback)"
-
-    def vectors(self, names: Sequence[str], seed: int = 0) -> Vectors:
-        """Add up the vectors of each name's pieces and attributes."""
-        rows = [self._sum("piece", pieces(name)) + self._sum("attribute", attributes(name)) for name in names]
-        return unit_vectors(np.stack(rows), "HashedNames")
-
-    def _sum(self, kind: str, texts: Sequence[str]) -> NDArray[np.float64]:
-        """Add up one Gaussian vector per text, to an expected length that does not depend on how many there are."""
-        draws = [rng(0, kind, zlib.crc32(text.encode())).standard_normal(self.dim) for text in texts]
-        return np.sum([np.zeros(self.dim), *draws], axis=0) / math.sqrt(max(len(draws), 1))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Glyphs(Semantics):
-    """Fallback for letters and digits, whose names say little of their looks: a small picture of each, in print."""
-
-    size: int = 16
-    """Pixels a side; a vector has size² values."""
-
-    def __post_init__(self) -> None:
-        _at_least_one("size", self.size - 1)
-
-    @property
-    def title(self) -> str:
-        """Say that it is a fallback."""
-        return "glyphs (fallback)"
-
-    def vectors(self, names: Sequence[str], seed: int = 0) -> Vectors:
-        """Draw each name's character; less their mean, so that blank paper is no likeness."""
-        drawn = [character(name) for name in names]
-        words = [name for name, found in zip(names, drawn, strict=True) if found is None]
-        if words:
-            raise UserError(
-                f"algorithm.semantics: Glyphs draws letters and digits, but the classes are called {', '.join(words)}; "
-                "use ShippedNames"
-            )
-        pictures = np.stack([glyph(found, self.size).ravel() for found in drawn if found is not None])
-        return unit_vectors(pictures - pictures.mean(1, keepdims=True), "Glyphs")
-
-
 def shipped() -> NamedVectors:
     """Read the vectors that are part of the package."""
     with resources.as_file(resources.files("flcluster.algorithms.personal") / "minilm.npz") as path:
         return read_vectors(path)
 
 
-def _at_least_one(name: str, value: int) -> None:
-    if value < 1:
-        raise UserError(f"algorithm.semantics.{name} is {value}: it must be larger")
+def read_vectors(path: Path) -> NamedVectors:
+    """Read a file with names, vectors and perhaps source (numpy.savez), or one that holds a vector under each name."""
+    held = _arrays(path)
+    if not _ours(held):
+        return NamedVectors(tuple(held), _stacked(list(held.values()), path), path.stem)
+    names, vectors = held["names"].tolist(), list(held["vectors"])
+    if len(names) != len(vectors):
+        raise UserError(f"{path} has {len(names)} names for {len(vectors)} vectors: make it again")
+    return NamedVectors(tuple(names), _stacked(vectors, path), str(held.get("source", path.stem)))
+
+
+def pick(held: NamedVectors, names: Sequence[str], advice: str) -> Vectors:
+    """Return the vectors of some names in their order; refuse, and list them, if any is missing."""
+    place = {name: at for at, name in enumerate(held.names)}
+    missing = [name for name in names if name not in place]
+    if missing:
+        raise UserError(f"no vector for the class{'es' * (len(missing) > 1)} {', '.join(missing)}: {advice}")
+    return held.vectors[[place[name] for name in names]]
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    try:
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise ValueError("it is a single array")
+        with archive:
+            return {name: archive[name] for name in archive.files}
+    except FileNotFoundError:
+        raise UserError(f"there is no file {path}: docs/semantics.md has a recipe that makes one") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        what = "a NumPy archive (.npz) with a vector under each name"
+        raise UserError(f"{path} cannot be read ({error}): it must be {what}") from error
+
+
+def _ours(held: Mapping[str, Any]) -> bool:
+    """Tell our layout from classes that happen to be called names and vectors."""
+    return {"names", "vectors"} <= held.keys() and held["names"].dtype.kind == "U" and held["vectors"].ndim == 2
+
+
+def _stacked(rows: Sequence[NDArray[Any]], path: Path) -> Vectors:
+    kinds = sorted({f"{row.dtype} {list(row.shape)}" for row in rows})
+    if len({row.shape for row in rows}) != 1 or rows[0].ndim != 1 or any(row.dtype.kind not in "fiu" for row in rows):
+        found = ", ".join(kinds) or "nothing"
+        raise UserError(f"{path} must hold one vector of numbers per class name, all of one length; found {found}")
+    return unit_vectors(np.stack(rows), str(path))
+
+
+def unit_vectors(vectors: NDArray[np.floating], what: str) -> Vectors:
+    """Scale vectors to length 1; refuse one that has no direction."""
+    vectors = np.asarray(vectors, dtype=np.float64)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not (np.isfinite(lengths).all() and (lengths > 0).all()):
+        raise UserError(f"{what}: every vector must be of finite numbers, not all of them zero")
+    return (vectors / lengths).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The command ``flcluster``: fit, compare, study, report, gather, data, drift, convert, export, vectors, tables."""
+"""The command ``flcluster``: fit, compare, study, report, gather, data, drift, convert, export, tables."""
 
 import contextlib
 import os
@@ -129,13 +129,6 @@ def export_command(argv: list[str]) -> int:
     return export(argv)
 
 
-def vectors_command(argv: list[str]) -> int:
-    """Make a file of class vectors from a language model: --output FILE.npz [--model M] [--names …]."""
-    from flcluster.algorithms.personal.vectors_command import vectors
-
-    return vectors(argv)
-
-
 def tables_command(argv: list[str]) -> int:
     """Print the papers' result tables: [NAME …]; without a name, list them."""
     from flcluster.report.paper_tables import list_tables, paper_table
@@ -158,7 +151,6 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "drift": drift_command,
     "convert": convert_command,
     "export": export_command,
-    "vectors": vectors_command,
     "tables": tables_command,
 }
 

@@ -7,7 +7,7 @@ import numpy as np
 from flcluster.clustering.distances import Distance
 from flcluster.clustering.kmeans import Clusterer, Clustering, centres_of, nearest, without_empty
 from flcluster.clustering.points import Points
-from flcluster.errors import UserError
+from flcluster.errors import at_least
 from flcluster.seeds import rng
 
 
@@ -23,8 +23,7 @@ class KCentre(Clusterer):
     """K."""
 
     def __post_init__(self) -> None:
-        if self.num_clusters < 1:
-            raise UserError(f"clusterer.num_clusters must be at least 1, got {self.num_clusters}")
+        at_least("num_clusters", self.num_clusters, 1, "clusterer.")
 
     def cluster(self, points: Points, distance: Distance, seed: int, event: int) -> Clustering:
         """Choose, assign, and take the members' means as centres."""

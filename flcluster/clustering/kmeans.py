@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 from flcluster.clustering.distances import Distance
 from flcluster.clustering.points import Labels, Points
 from flcluster.clustering.silhouette import silhouettes
-from flcluster.errors import UserError
+from flcluster.errors import UserError, at_least
 from flcluster.seeds import rng
 
 
@@ -78,8 +78,7 @@ class KMeansBySilhouette(Clusterer):
                 f"min_clusters {self.min_clusters} and max_clusters {self.max_clusters}: give 1 <= min <= max"
             )
         for name in ("n_init", "sample"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} is {getattr(self, name)}: give at least 1")
+            at_least(name, getattr(self, name), 1, "clusterer.")
 
     def cluster(self, points: Points, distance: Distance, seed: int, event: int) -> Clustering:
         """Try every K on the points or a sample of them, and finish the best on all."""

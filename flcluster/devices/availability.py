@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -39,23 +40,21 @@ class Availability:
         """Say which clients are online, at one time or at one time each."""
         device = self.device[clients]
         time = (at + self.shift[device]) % self.cycle[device]
-        first, last = self.offsets[device], self.offsets[device + 1]
-        after = _count_until(self.starts, time, first, last)
-        begun = after > first
+        after = np.searchsorted(self._starts, _keys(device, time), side="right")
+        begun = after > self.offsets[device]
         return begun & (time <= self.ends[np.where(begun, after - 1, 0)]) if len(self.ends) else begun
 
+    @cached_property
+    def _starts(self) -> NDArray[np.complex128]:
+        """Device and start of every period, ascending: one binary search finds a device and a time."""
+        return _keys(np.repeat(np.arange(len(self.cycle)), np.diff(self.offsets)), self.starts)
 
-def _count_until(
-    values: NDArray[np.float64], limit: NDArray[np.float64], first: NDArray[np.int64], last: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return, for each sorted slice ``values[first:last]``, the index after its last value up to ``limit``."""
-    low, high = first.copy(), last.copy()
-    while (open_ := low < high).any():
-        middle = (low + high) // 2
-        right = open_ & (values[np.minimum(middle, len(values) - 1)] <= limit)
-        low = np.where(right, middle + 1, low)
-        high = np.where(open_ & ~right, middle, high)
-    return low
+
+def _keys(device: NDArray[np.int64], time: NDArray[np.float64]) -> NDArray[np.complex128]:
+    """Return complex numbers: NumPy sorts them by their real part, then by the other, so by device and then by time."""
+    keys = np.empty(len(device), dtype=np.complex128)
+    keys.real, keys.imag = device, time
+    return keys
 
 
 def from_periods(periods: Sequence[Periods], device: NDArray[np.int64]) -> Availability:

@@ -14,13 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from flcluster.devices.availability import Availability, draw_weeks, from_periods
 from flcluster.devices.traces import read_capacity, read_periods
-from flcluster.errors import UserError
+from flcluster.errors import above, refuse
 from flcluster.seeds import rng
 
 Floats = NDArray[np.float64]
 
 
 Ints = NDArray[np.int64]
+
+
+KEY = "devices."
 
 
 class Kept(NamedTuple):
@@ -106,13 +109,12 @@ class SyntheticDevices(Devices):
 
     def __post_init__(self) -> None:
         for name in ("ms_per_sample", "mbps", "model_factor", "online_share"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise UserError(f"devices.{name} is {getattr(self, name)}: it must be above 0")
+            above(name, getattr(self, name), 0, KEY)
         for name in ("spread", "online_spread"):
             if not 0 <= getattr(self, name) < math.inf:
-                raise UserError(f"devices.{name} is {getattr(self, name)}: it must be at least 0")
+                refuse(name, "at least 0 and finite", getattr(self, name), KEY)
         if self.online_share > 1:
-            raise UserError(f"devices.online_share is {self.online_share}: it must be at most 1 (always online)")
+            refuse("online_share", "at most 1 (always online)", self.online_share, KEY)
 
     def profile(self, clients: int, seed: int) -> Profile:
         """Draw the devices; both log-normals are shifted so that the means of the times come out."""
@@ -148,8 +150,7 @@ class TraceDevices(Devices):
     """Clients take the devices of each file in turn, or in a random order; again from the first after the last."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.model_factor < math.inf:
-            raise UserError(f"devices.model_factor is {self.model_factor}: it must be above 0")
+        above("model_factor", self.model_factor, 0, KEY)
 
     def profile(self, clients: int, seed: int) -> Profile:
         """Read the files and hand their devices out."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from torch import Tensor
 
-from flcluster.errors import UserError
+from flcluster.errors import at_least as at_least
 from flcluster.federation.federation import Federation
 
 S = TypeVar("S")
@@ -86,9 +86,3 @@ class Algorithm(ABC, Generic[S]):
 
         state: S = self.state_type(**placed(saved))
         return state
-
-
-def at_least(name: str, value: float, least: float) -> None:
-    """Refuse a hyper-parameter below its smallest value."""
-    if value < least:
-        raise UserError(f"algorithm.{name} must be at least {least}, got {value}")

@@ -7,14 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from flcluster.errors import UserError
+from flcluster.errors import UserError, at_least, probability
 from flcluster.seeds import rng
 from flcluster.topology.files import Edges, as_edges, table_text
 
@@ -43,9 +43,9 @@ class Topology(ABC):
 
     def __post_init__(self) -> None:
         if self.redraw is not None:
-            at_least("redraw", self.redraw, 1)
-        probability("link_failure", self.link_failure)
-        probability("node_dropout", self.node_dropout)
+            at_least("topology.redraw", self.redraw, 1)
+        probability("topology.link_failure", self.link_failure)
+        probability("topology.node_dropout", self.node_dropout)
 
     @abstractmethod
     def draw(self, n: int, seed: int) -> "networkx.Graph":
@@ -109,20 +109,3 @@ def _edges(topology: Topology, n: int, period: int, seed: int) -> Edges:
 def edge_table(topology: Topology, n: int, rounds: Sequence[int], seed: int) -> str:
     """Return the text of ``edges.csv``: the graphs of some rounds as drawn, failures not applied."""
     return table_text((t, topology.edges(n, t, seed)) for t in rounds)
-
-
-def refuse(name: str, must: str, value: object) -> NoReturn:
-    """Refuse a setting by its key."""
-    raise UserError(f"algorithm.topology.{name} must be {must}, got {value}")
-
-
-def at_least(name: str, value: int, least: int) -> None:
-    """Refuse a smaller number."""
-    if value < least:
-        refuse(name, f"at least {least}", value)
-
-
-def probability(name: str, value: float) -> None:
-    """Refuse what is no probability."""
-    if not 0 <= value <= 1:
-        refuse(name, "in [0, 1]", value)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from flcluster.errors import UserError
-from flcluster.topology.base import Topology, at_least, probability, refuse
+from flcluster.errors import UserError, at_least, probability, refuse
+from flcluster.topology.base import Topology
 from flcluster.topology.files import as_edges, read_graphs
 
 if TYPE_CHECKING:  # slow to import: only a method that draws a graph pays for it
@@ -22,7 +22,7 @@ class ErdosRenyi(Topology):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        probability("p", self.p)
+        probability("topology.p", self.p)
 
     def draw(self, n: int, seed: int) -> "networkx.Graph":
         """Draw G(n, p)."""
@@ -45,14 +45,14 @@ class Ring(Topology):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("reach", self.reach, 1)
+        at_least("topology.reach", self.reach, 1)
 
     def draw(self, n: int, seed: int) -> "networkx.Graph":
         """Link client i with i ± 1, …, i ± reach (modulo n)."""
         import networkx as nx
 
         if self.reach > n // 2:
-            refuse("reach", f"at most half of the {n} clients ({n // 2}, which links all of them)", self.reach)
+            refuse("topology.reach", f"at most half of the {n} clients ({n // 2}, which links all of them)", self.reach)
         return nx.circulant_graph(n, range(1, self.reach + 1))
 
 
@@ -67,7 +67,7 @@ class Torus(Topology):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.rows is not None:
-            at_least("rows", self.rows, 2)
+            at_least("topology.rows", self.rows, 2)
 
     def draw(self, n: int, seed: int) -> "networkx.Graph":
         """Lay the clients out row by row."""
@@ -80,7 +80,7 @@ class Torus(Topology):
                 "use another number of clients, or a Ring"
             )
         if n % rows or n // rows < 2:
-            refuse("rows", f"a divisor of the {n} clients that leaves two columns or more", rows)
+            refuse("topology.rows", f"a divisor of the {n} clients that leaves two columns or more", rows)
         return nx.convert_node_labels_to_integers(nx.grid_2d_graph(rows, n // rows, periodic=True))
 
 
@@ -93,16 +93,16 @@ class RandomRegular(Topology):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("degree", self.degree, 1)
+        at_least("topology.degree", self.degree, 1)
 
     def draw(self, n: int, seed: int) -> "networkx.Graph":
         """Draw the links, or those that are missing if they are fewer: networkx takes for ever on dense graphs."""
         import networkx as nx
 
         if self.degree >= n:
-            refuse("degree", f"below the number of clients ({n})", self.degree)
+            refuse("topology.degree", f"below the number of clients ({n})", self.degree)
         if self.degree * n % 2:
-            refuse("degree", f"even for an odd number of clients ({n})", self.degree)
+            refuse("topology.degree", f"even for an odd number of clients ({n})", self.degree)
         missing = n - 1 - self.degree
         if missing < self.degree:
             return nx.complement(nx.random_regular_graph(missing, n, seed=seed))
@@ -124,17 +124,17 @@ class SmallWorld(Topology):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("neighbours", self.neighbours, 2)
+        at_least("topology.neighbours", self.neighbours, 2)
         if self.neighbours % 2:
-            refuse("neighbours", "even", self.neighbours)
-        probability("rewire", self.rewire)
+            refuse("topology.neighbours", "even", self.neighbours)
+        probability("topology.rewire", self.rewire)
 
     def draw(self, n: int, seed: int) -> "networkx.Graph":
         """Draw the ring and turn links."""
         import networkx as nx
 
         if self.neighbours >= n:
-            refuse("neighbours", f"below the number of clients ({n})", self.neighbours)
+            refuse("topology.neighbours", f"below the number of clients ({n})", self.neighbours)
         return nx.watts_strogatz_graph(n, self.neighbours, self.rewire, seed=seed)
 
     def advice(self, n: int) -> str:
@@ -169,7 +169,7 @@ class EdgeList(Topology):
         import networkx as nx
 
         if not self.path:
-            refuse("path", "a file of links", "none")
+            refuse("topology.path", "a file of links", "none")
         try:
             graphs = read_graphs(Path(self.path), n)
         except UserError as error:

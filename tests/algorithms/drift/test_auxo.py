@@ -342,7 +342,7 @@ def test_only_participants_are_learnt_of(script, federate):
     seen = set()
     for t in range(2):
         state, done = algorithm.step(state, t, fed)
-        seen |= {r.client for r in done.trained}
+        seen |= {r.client for r in done.results}
         others = [m for m in range(16) if m not in seen]
         assert state.halves[others].eq(1.0).all()
         assert not state.trained[others].any()
@@ -358,7 +358,7 @@ def test_fewer_than_five_participants_teach_nothing(script, federate):
     for participants, learnt in ((4, False), (5, True)):
         algorithm = Auxo(**COMMON, participants=participants, max_clusters=1)
         state, done = algorithm.step(algorithm.init(fed), 0, fed)
-        assert len(done.trained) == participants
+        assert len(done.results) == participants
         assert bool((sides(state) >= 0).any()) == learnt
 
 
@@ -398,6 +398,6 @@ def test_two_kinds_are_told_apart(script, federate):
     assert state.labels.tolist() in ([0, 1] * 6, [1, 0] * 6)
     assert torch.equal(state.models[0], state.models[1])
     before, (state, done) = state, algorithm.step(state, 1, fed)
-    assert done.labels == before.labels.tolist()
+    assert done.cohort.labels == before.labels.tolist()
     assert not torch.equal(state.models[0], state.models[1])
     assert state.server["m"].shape == state.models.shape

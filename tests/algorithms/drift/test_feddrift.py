@@ -347,7 +347,7 @@ def test_each_model_is_trained_on_all_data_that_belong_to_it(script, federate, s
     torch.testing.assert_close(after.models[0].double(), expected, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(after.models[1], row_of[0])
     assert algorithm.served(after, 4, fed).labels.tolist() == [1, 0, 0]
-    assert done.labels == [1, 0, 0]
+    assert done.cohort.labels == [1, 0, 0]
 
 
 def test_data_seen_in_a_new_way_are_new_data(federate):
@@ -388,7 +388,7 @@ def test_time_grows_with_what_a_client_trains_and_tries(script, federate, given_
     state = stated(algorithm, fed, rows, assigned=torch.tensor([[0], [1]]))
     _, done = algorithm.step(state, 4, fed)
     wire = fed.layout.row_bytes * 8 / 1000
-    assert done.seconds == pytest.approx(3 * 18 / 1000 + (1 + 1) * wire)
+    assert done.cohort.seconds == pytest.approx(3 * 18 / 1000 + (1 + 1) * wire)
     load = algorithm.load(state, came=True)
     assert algorithm.durations(np.array([0]), 4, fed, load)[0] == pytest.approx(
         (3 * 18 + 3 * 18) / 1000 + (3 + 1) * wire

@@ -331,10 +331,10 @@ def test_a_client_that_appears_later_joins_the_nearest(kind, script, federate):
     assert state.reports[3].isnan().all()
     assert algorithm.served(state, 0, fed).labels.tolist()[:3] == [0, 0, 1]
     state, done = algorithm.step(state, 0, fed)
-    assert [r.client for r in done.trained] == [0, 1, 2]
+    assert [r.client for r in done.results] == [0, 1, 2]
     state, done = algorithm.step(state, 2, fed)
     assert state.labels.tolist() == [0, 0, 1, 1]
-    assert [r.client for r in done.trained] == [0, 1, 2, 3]
+    assert [r.client for r in done.results] == [0, 1, 2, 3]
     torch.testing.assert_close(state.centres[1], torch.tensor([1 / 16, 15 / 16, 0, 0]))
 
 
@@ -406,7 +406,7 @@ def test_selected_only_hears_of_participants_after_they_have_trained(script, fed
     for t in range(1, 4):
         log, before = spied(fed), state
         state, done = algorithm.step(state, t, fed)
-        here = {r.client for r in done.trained}
+        here = {r.client for r in done.results}
         assert all(torch.equal(job.start, before.models[before.labels[job.client]]) for job, _ in log)
         heard |= here
         for m in range(16):
@@ -424,7 +424,7 @@ def test_selected_only_lets_late_clients_register(script, federate):
     for t in range(4):
         state, done = algorithm.step(state, t, fed)
     assert state.labels[4] == state.labels[2]
-    assert 4 in [r.client for r in done.trained]
+    assert 4 in [r.client for r in done.results]
 
 
 # ------------------------------------------------------------------------------------------------------ server's memory

@@ -53,7 +53,7 @@ def test_a_round_is_a_step_along_the_mean_gradient_of_those_drawn(script, federa
     log = spied(fed)
     after, done = algorithm.step(state, 0, fed)
     clients = [job.client for job, _ in log]
-    assert [result.client for result in done.trained] == clients
+    assert [result.client for result in done.results] == clients
     assert all(job.steps == 1 for job, _ in log)
     for k in (0, 1):
         drawn = [m for m in clients if int(state.labels[m]) == k]

@@ -214,7 +214,7 @@ def test_a_client_that_becomes_like_another_group_goes_there(script, federate):
     assert torch.equal(state.directions, before.directions)
     assert len(state.models) == 3
     assert algorithm.gauges(state)["moved"] == 1
-    assert 4 not in [r.client for r in done.trained]
+    assert 4 not in [r.client for r in done.results]
 
 
 def test_a_client_that_comes_later_joins(script, federate):

@@ -100,7 +100,7 @@ def play(algorithm, state, t, fed, log, adjacency, clients, k, silent=(), loss=m
     log.clear()
     after, done = algorithm.step(state, t, fed)
     labels = assigned(before, k, clients, t, fed, loss)
-    assert [job.client for job, _ in log] == sorted(clients) == [r.client for r in done.trained]
+    assert [job.client for job, _ in log] == sorted(clients) == [r.client for r in done.results]
     half = before.copy()
     for job, row in log:
         place = job.client * k + labels[job.client]
@@ -113,13 +113,13 @@ def play(algorithm, state, t, fed, log, adjacency, clients, k, silent=(), loss=m
     np.testing.assert_allclose(rows_of(algorithm, fed), eq7(half, k, links, sent, clients), **CLOSE)
     idle = [i * k + j for i in range(fed.data.num_clients) if i not in clients for j in range(k)]
     assert np.array_equal(rows_of(algorithm, fed)[idle], before[idle])
-    assert list(done.labels) == [labels[i] for i in sorted(clients)]
+    assert list(done.cohort.labels) == [labels[i] for i in sorted(clients)]
     assert [int(after.labels[i]) for i in sorted(clients)] == [labels[i] for i in sorted(clients)]
     used = links[sorted(clients)][:, sorted(sent)]
     assert after.messages - state.messages == used.sum()
-    assert list(done.download_models) == used.sum(1).tolist()
+    assert list(done.downloads) == used.sum(1).tolist()
     uploads = {i: int(links[i].sum()) if i in sent else 0 for i in sorted(clients)}
-    assert list(done.upload_models) == list(uploads.values())
+    assert list(done.uploads) == list(uploads.values())
     return after, done, labels
 
 
@@ -142,7 +142,7 @@ def test_a_round_is_assignment_training_and_eq7(aggregation, k, p, seed, script,
         assert all(job.cycle == t for job, _ in log)
         assert [done.forwards_of(i) for i in range(9)] == (k * fed.data.sizes(t)).tolist()
         for i in range(9):
-            assert torch.equal(done.row_of(i), algorithm.models(fed)[i * k + labels[i]])
+            assert torch.equal(done.row(i), algorithm.models(fed)[i * k + labels[i]])
         seen |= set(labels.values())
     assert len(seen) == k  # the models differ, so different clients choose different ones
     assert state.messages == 2 * adjacency.sum()
@@ -226,9 +226,9 @@ def test_idle_neighbours_count_with_their_last_assignment(aggregation, failures,
         senders = {**last, **now}
         np.testing.assert_allclose(rows_of(algorithm, fed), eq7(half, k, links, senders, clients), **CLOSE)
         heard = [[m for m in senders if links[i, m]] for i in clients]
-        assert list(done.download_models) == [len(each) for each in heard]
-        assert list(done.upload_models) == [int(links[i][clients].sum()) for i in clients]
-        assert after.messages - state.messages == sum(done.download_models)
+        assert list(done.downloads) == [len(each) for each in heard]
+        assert list(done.uploads) == [int(links[i][clients].sum()) for i in clients]
+        assert after.messages - state.messages == sum(done.downloads)
         idle_heard += sum(m not in clients for each in heard for m in each)
         never += sum(links[i, m] for i in clients for m in range(n) if m not in senders)
         state, last = after, senders
@@ -290,11 +290,11 @@ def test_simulated_devices_count_idle_neighbours_as_downloads(script, federate, 
     algorithm = DFCA(**common, participants=3, idle_neighbours=True)
     state = replace(algorithm.init(fed), labels=torch.zeros(9, dtype=torch.int64))
     _, done = algorithm.step(state, 0, fed)
-    clients = [result.client for result in done.trained]
+    clients = [result.client for result in done.results]
     seconds = (3 * 2 + 2) * fed.data.sizes(0) * ms / 1000 + (8 + 2) * 4 * WIDTH * 8 / 1000 / kbps
     assert len(clients) == 3
-    assert list(done.download_models) == [8] * 3
-    assert done.seconds == pytest.approx(seconds[clients].max())
+    assert list(done.downloads) == [8] * 3
+    assert done.cohort.seconds == pytest.approx(seconds[clients].max())
 
 
 def test_titles_tell_the_two_readings_apart():
@@ -330,7 +330,7 @@ def test_a_round_that_everyone_missed(script, federate, spied):
     state = algorithm.init(fed)
     before, log = rows_of(algorithm, fed), spied(fed)
     state, done = algorithm.step(state, 0, fed)
-    assert (log, done.trained, state.messages) == ([], [], 0)
+    assert (log, done.results, state.messages) == ([], [], 0)
     assert np.array_equal(rows_of(algorithm, fed), before)
 
 
@@ -394,7 +394,7 @@ def test_a_failed_training_is_not_sent(aggregation, script, federate, spied, bro
     log = spied(fed)
     state, done, _ = play(algorithm, state, 0, fed, log, adjacency, range(9), 2, silent=(1, 6))
     assert np.isfinite(rows_of(algorithm, fed)).all()
-    assert [r.seen["finite"] for r in done.trained] == [i not in (1, 6) for i in range(9)]
+    assert [r.finite for r in done.results] == [i not in (1, 6) for i in range(9)]
 
 
 def test_a_learning_rate_far_too_large_changes_nothing(script, federate, spied):
@@ -406,7 +406,7 @@ def test_a_learning_rate_far_too_large_changes_nothing(script, federate, spied):
     assert not any(torch.isfinite(row).all() for _, row in log)
     assert np.array_equal(rows_of(algorithm, fed), before)
     assert state.messages == 0
-    assert sum(done.upload_models) == sum(done.download_models) == 0
+    assert sum(done.uploads) == sum(done.downloads) == 0
 
 
 # ------------------------------------------------------------------------------------------------------------ BatchNorm
@@ -704,8 +704,8 @@ def test_simulated_devices_count_every_neighbour(script, federate, given_devices
     _, done = algorithm.step(algorithm.init(fed), 0, fed)
     compute = (3 * 2 + 2) * fed.data.sizes(0) * ms / 1000
     transfer = 2 * adjacency.sum(1) * 4 * WIDTH * 8 / 1000 / kbps
-    assert len(done.trained) == 9
-    assert done.seconds == pytest.approx((compute + transfer).max())
+    assert len(done.results) == 9
+    assert done.cohort.seconds == pytest.approx((compute + transfer).max())
 
 
 def test_the_graph_is_left_behind_and_can_be_read_back(script, federate, tmp_path):

@@ -110,7 +110,7 @@ def test_two_clients_by_hand(script, federate, spied):
     np.testing.assert_allclose(rows_of(algorithm, fed), [a0, b0], **CLOSE)
     assert (state.messages, state.lost, len(state.mail)) == (2, 0, 2)
     assert (state.clock, state.ends.tolist()) == (1.0, [2.0, 2.0])
-    assert (list(done.upload_models), list(done.download_models)) == ([1, 1], [0, 0])
+    assert (list(done.uploads), list(done.downloads)) == ([1, 1], [0, 0])
     log.clear()
     state, done = algorithm.step(state, 1, fed)
     (zero, a1), (one, b1) = trained_rows(log)
@@ -119,7 +119,7 @@ def test_two_clients_by_hand(script, federate, spied):
     np.testing.assert_allclose(log[1][0].start.double(), b0, **CLOSE)
     np.testing.assert_allclose(rows_of(algorithm, fed), [(a1 + b0) / 2, (b1 + a0) / 2], **CLOSE)
     assert (state.messages, len(state.mail)) == (4, 2)
-    assert list(done.download_models) == [1, 1]
+    assert list(done.downloads) == [1, 1]
     assert state.cycles.tolist() == [2, 2]
     log.clear()
     state, done = algorithm.step(state, 2, fed)
@@ -157,8 +157,8 @@ def test_messages_that_come_during_training_wait_for_its_end(script, federate, s
                 found = [row for m, label, row in waiting if adjacency[i, m] and label == j]
                 expected[i * k + j] = (half[i * k + j] + sum(found, np.zeros(WIDTH))) / (1 + len(found))
         np.testing.assert_allclose(rows_of(algorithm, fed), expected, **CLOSE)
-        assert list(done.download_models) == ([0] * n if t == 0 else adjacency.sum(1).tolist())
-        assert list(done.upload_models) == adjacency.sum(1).tolist()
+        assert list(done.downloads) == ([0] * n if t == 0 else adjacency.sum(1).tolist())
+        assert list(done.uploads) == adjacency.sum(1).tolist()
         waiting = new
         assert len(state.mail) == adjacency.sum()
         assert state.clock == pytest.approx(t + 1, abs=1e-6)
@@ -189,20 +189,20 @@ def test_event_by_event(spread, seed, k, script, federate, spied, tmp_path):
         np.testing.assert_allclose(log[0][0].start.double(), start, **CLOSE)
         label, taken = replay.end(client, trained, now)
         assert label == expected == int(state.labels[client])
-        assert list(done.labels) == [label]
+        assert list(done.cohort.labels) == [label]
         np.testing.assert_allclose(rows_of(algorithm, fed), replay.rows, rtol=0, atol=1e-5)
         replay.rows = rows_of(algorithm, fed)  # so that rounding does not add up
         assert state.clock == pytest.approx(now, abs=1e-9)
-        assert done.seconds == pytest.approx(now - began.clock, abs=1e-9)
+        assert done.cohort.seconds == pytest.approx(now - began.clock, abs=1e-9)
         assert float(state.ends[client]) > now
         assert [e for i, e in enumerate(state.ends.tolist()) if i != client] == [
             e for i, e in enumerate(ends) if i != client
         ]
         assert int(state.cycles[client]) == int(began.cycles[client]) + 1
-        assert (list(done.upload_models), list(done.download_models)) == ([int(adjacency[client].sum())], [taken])
+        assert (list(done.uploads), list(done.downloads)) == ([int(adjacency[client].sum())], [taken])
         assert (state.messages, state.lost) == (replay.sent, 0)
         assert len(state.mail) == replay.sent - replay.taken
-        assert torch.equal(done.row_of(0), algorithm.models(fed)[client * k + label])
+        assert torch.equal(done.row(0), algorithm.models(fed)[client * k + label])
         seen.append(client)
     assert set(seen) == set(range(n))
     in_turn = [t % n for t in range(30)]
@@ -229,7 +229,7 @@ def test_who_is_offline_loses_its_mail(script, federate, spied, tmp_path):
             assert who == client
             replay.end(client, trained, now)
         else:
-            assert done.trained == []
+            assert done.results == []
             lost += len(replay.boxes[client])
             replay.boxes[client] = []
             offline += 1
@@ -248,7 +248,7 @@ def test_a_client_without_data_only_watches(script, federate, spied):
     before, log, taken = rows_of(algorithm, fed), spied(fed), 0
     for t in range(6):
         state, done = algorithm.step(state, t, fed)
-        taken += sum(done.download_models)
+        taken += sum(done.downloads)
         assert state.messages == taken + state.lost + len(state.mail)
     assert {job.client for job, _ in log} == {0, 2, 3}
     assert np.array_equal(rows_of(algorithm, fed)[2:4], before[2:4])
@@ -267,8 +267,8 @@ def test_rounds_are_only_a_way_of_counting(script, federate):
         sent = 0
         for t in range(24 // size):
             state, done = algorithm.step(state, t, fed)
-            assert len(done.trained) == size
-            sent += sum(done.upload_models)
+            assert len(done.results) == size
+            sent += sum(done.uploads)
         ends.append(
             (rows_of(algorithm, fed), state.labels.tolist(), state.messages, state.clock, state.cycles.tolist())
         )
@@ -283,7 +283,7 @@ def test_by_default_a_round_is_one_training_per_client(script, federate):
     whole, half = (AsyncDFCA(**COMMON, num_clusters=2, participation=share) for share in (1.0, 0.4))
     for algorithm, size in ((whole, 5), (half, 2)):
         _, done = algorithm.step(algorithm.init(fed), 0, fed)
-        assert len(done.trained) == size
+        assert len(done.results) == size
 
 
 # ------------------------------------------------------------------------------------------------------------- messages
@@ -315,7 +315,7 @@ def test_messages_that_never_arrive_change_nothing(script, federate, spied):
     for t in range(3):
         log.clear()
         state, done = algorithm.step(state, t, fed)
-        for (client, row), label in zip(trained_rows(log), done.labels, strict=True):
+        for (client, row), label in zip(trained_rows(log), done.cohort.labels, strict=True):
             expected[client * 2 + label] = row
         np.testing.assert_array_equal(rows_of(algorithm, fed), expected)
     assert (state.messages, len(state.mail), state.lost) == (36, 36, 0)
@@ -331,10 +331,10 @@ def test_failed_links_lose_every_message(script, federate, spied):
     for t in range(4):
         log.clear()
         state, done = algorithm.step(state, t, fed)
-        for (client, row), label in zip(trained_rows(log), done.labels, strict=True):
+        for (client, row), label in zip(trained_rows(log), done.cohort.labels, strict=True):
             expected[client * 2 + label] = row
         np.testing.assert_array_equal(rows_of(algorithm, fed), expected)
-        assert sum(done.download_models) == 0
+        assert sum(done.downloads) == 0
     assert len(state.mail) == 0
     assert state.messages == state.lost == 4 * 5 * 4
     assert algorithm.measures(state, 3, fed)["messages"] == 80
@@ -351,7 +351,7 @@ def test_no_message_disappears(latency, failure, dropout, script, federate):
     scatter(algorithm, fed)
     for t in range(8):
         state, done = algorithm.step(state, t, fed)
-        taken, sent = taken + sum(done.download_models), sent + sum(done.upload_models)
+        taken, sent = taken + sum(done.downloads), sent + sum(done.uploads)
         assert state.messages == sent
         assert state.messages == taken + state.lost + len(state.mail)
         assert np.isfinite(rows_of(algorithm, fed)).all()
@@ -377,7 +377,7 @@ def test_nobody_is_ever_online(script, federate, spied):
     before, log = rows_of(algorithm, fed), spied(fed)
     for t in range(3):
         state, done = algorithm.step(state, t, fed)
-        assert (log, done.trained) == ([], [])
+        assert (log, done.results) == ([], [])
     assert (state.messages, len(state.mail)) == (0, 0)
     assert np.array_equal(rows_of(algorithm, fed), before)
 
@@ -390,7 +390,7 @@ def test_a_failed_training_is_not_sent(script, federate, broken):
     state = algorithm.init(fed)
     start = rows_of(algorithm, fed)[1]
     state, done = algorithm.step(state, 0, fed)
-    assert list(done.upload_models) == [3, 0, 3, 3]
+    assert list(done.uploads) == [3, 0, 3, 3]
     assert state.messages == 9
     assert np.array_equal(rows_of(algorithm, fed)[1], start)
     for t in range(1, 4):

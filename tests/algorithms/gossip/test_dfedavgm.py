@@ -175,8 +175,8 @@ def test_rows_are_metropolis_averages_of_what_was_trained(script, federate, spie
         np.testing.assert_allclose(rows_of(algorithm, fed), metropolis(adjacency) @ trained, rtol=0, atol=1e-6)
         np.testing.assert_allclose(rows_of(algorithm, fed).mean(0), trained.mean(0), rtol=0, atol=1e-6)
         assert state.messages - before == adjacency.sum()
-        assert list(done.upload_models) == list(done.download_models) == adjacency.sum(1).tolist()
-        assert all(torch.equal(done.row_of(i), algorithm.models(fed)[i]) for i in range(7))
+        assert list(done.uploads) == list(done.downloads) == adjacency.sum(1).tolist()
+        assert all(torch.equal(done.row(i), algorithm.models(fed)[i]) for i in range(7))
     assert state.isolated == (adjacency.sum(1) == 0).sum()
 
 
@@ -243,8 +243,8 @@ def test_a_failed_training_spreads_no_further(script, federate, broken):
     state, done = algorithm.step(algorithm.init(fed), 0, fed)
     rows = rows_of(algorithm, fed)
     assert np.isfinite(rows).all()
-    assert done.upload_models[3] == 0
-    assert state.messages == sum(done.upload_models) == sum(done.download_models)
+    assert done.uploads[3] == 0
+    assert state.messages == sum(done.uploads) == sum(done.downloads)
 
 
 # ------------------------------------------------------------------------------------------------------- what is shown
@@ -266,7 +266,7 @@ def test_everyone_is_served_its_own_model(script, federate):
     shown = algorithm.measures(state, 0, fed)
     assert shown["disagreement"] == pytest.approx(((rows - rows.mean(0)) ** 2).sum(1).mean(), rel=1e-4)
     assert shown["disagreement"] > 0
-    assert shown["messages"] == state.messages == sum(done.upload_models)
+    assert shown["messages"] == state.messages == sum(done.uploads)
 
 
 def test_bytes_go_to_every_neighbour(script, federate, tmp_path):

@@ -103,7 +103,7 @@ def test_the_first_round_trains_all_models_on_a_division(k, script, federate, sp
     cubes, closed = trained.reshape(8, k, -1), adjacency | np.eye(8, dtype=bool)
     expected = np.stack([cubes[closed[i]].mean(0) for i in range(8)]).reshape(8 * k, -1)
     np.testing.assert_allclose(rows_of(algorithm, fed), expected, **CLOSE)
-    assert state.messages == k * adjacency.sum() == sum(done.upload_models) == sum(done.download_models)
+    assert state.messages == k * adjacency.sum() == sum(done.uploads) == sum(done.downloads)
 
 
 def test_global_and_local_beginnings(script, federate):
@@ -139,8 +139,8 @@ def test_a_round_trains_one_cluster_on_its_samples_and_averages_it(k, script, fe
         before, sent = rows_of(algorithm, fed), state.messages
         log.clear()
         state, done = algorithm.step(state, t, fed)
-        assert [job.client for job, _ in log] == list(range(8)) == [r.client for r in done.trained]
-        labels, half = list(done.labels), before.copy()
+        assert [job.client for job, _ in log] == list(range(8)) == [r.client for r in done.results]
+        labels, half = list(done.cohort.labels), before.copy()
         assert state.labels.tolist() == labels
         for i, (job, row) in enumerate(log):
             s = labels[i]
@@ -172,9 +172,9 @@ def test_what_is_sent_is_received(script, federate, tmp_path):
     scatter(algorithm, fed)
     before = state.messages
     state, done = algorithm.step(state, 1, fed)
-    assert list(done.upload_models) == adjacency.sum(1).tolist()
-    assert list(done.download_models) == adjacency.sum(1).tolist()
-    assert sum(done.upload_models) == state.messages - before
+    assert list(done.uploads) == adjacency.sum(1).tolist()
+    assert list(done.downloads) == adjacency.sum(1).tolist()
+    assert sum(done.uploads) == state.messages - before
 
 
 def test_who_does_not_take_part_keeps_its_models(script, federate, spied):
@@ -192,7 +192,7 @@ def test_who_does_not_take_part_keeps_its_models(script, federate, spied):
         assert set(clients) <= set(np.flatnonzero(topology.online(8, t, fed.seed)).tolist())
         assert len(clients) <= 5
         links, half = topology.links(8, t, fed.seed).toarray(), before.copy()
-        labels = dict(zip(clients, done.labels, strict=True))
+        labels = dict(zip(clients, done.cohort.labels, strict=True))
         for job, row in log:
             half[job.client * 2 + labels[job.client]] = row.double().numpy()
         expected = half.copy()
@@ -219,7 +219,7 @@ def test_the_cluster_is_drawn_from_the_shares(script, federate):
         for s in range(3):
             algorithm.models(fed)[3 * m + s] = says(s)
     _, done = algorithm.step(state, 1, fed)
-    counts = np.bincount(done.labels, minlength=3)
+    counts = np.bincount(done.cohort.labels, minlength=3)
     assert counts[2] == 0  # nobody has a sample for it
     assert 12 <= counts[1] <= 38  # 25 ± 3·4.3; equal groups would have 33 of each, or 50
 
@@ -235,8 +235,8 @@ def test_a_small_cluster_borrows_for_its_training(script, federate, spied):
             algorithm.models(fed)[3 * m + s] = says(s)
     log = spied(fed)
     _, done = algorithm.step(state, 1, fed)
-    assert set(done.labels) == {0, 1, 2}
-    for (job, _), s in zip(log, done.labels, strict=True):
+    assert set(done.cohort.labels) == {0, 1, 2}
+    for (job, _), s in zip(log, done.cohort.labels, strict=True):
         labels = Counter(job.view.tensors()[1].tolist())
         assert labels == [{0: 2, 1: 5}, {1: 9}, {2: 6}][s]
 
@@ -284,7 +284,7 @@ def test_a_failed_training_spreads_no_further(script, federate, spied, broken):
     log = spied(fed)
     half = rows_of(algorithm, fed)
     state, done = algorithm.step(state, 1, fed)
-    labels = list(done.labels)
+    labels = list(done.cohort.labels)
     for job, row in log:
         if job.client != 3:
             half[job.client * 2 + labels[job.client]] = row.double().numpy()
@@ -296,7 +296,7 @@ def test_a_failed_training_spreads_no_further(script, federate, spied, broken):
             np.testing.assert_allclose(
                 rows[i * 2 + labels[i]], half[[m * 2 + labels[i] for m in same]].mean(0), **CLOSE
             )
-    assert done.upload_models[3] == 0
+    assert done.uploads[3] == 0
     assert state.messages == 7 * 7
 
 
@@ -391,7 +391,7 @@ def test_a_trained_model_is_found_under_its_new_number(k, n, script, federate, s
             algorithm.models(fed)[i * k + j] = torch.tensor(models[(j + i) % k], dtype=torch.float32)
     state, done = algorithm.step(state, 1, fed)
     rows, moved = rows_of(algorithm, fed).reshape(n, k, -1), 0
-    for (job, row), label in zip(log, done.labels, strict=True):
+    for (job, row), label in zip(log, done.cohort.labels, strict=True):
         i, was = job.client, int(job.purpose.removeprefix("train "))
         (now,) = [j for j in range(k) if np.array_equal(rows[i, j], row.double().numpy())]
         assert label == int(state.labels[i]) == now
@@ -425,8 +425,8 @@ def test_before_the_end_everyone_is_served_its_mixture(script, federate):
             np.testing.assert_allclose(served.models[int(served.model_of[i])].double(), expected[i], **CLOSE)
             most = np.bincount(division(rows_of(algorithm, fed), 3, i, t, fed), minlength=3)
             assert most[int(served.labels[i])] == most.max()
-        for place, trained in enumerate(done.trained):
-            np.testing.assert_allclose(done.row_of(place).double(), expected[trained.client], **CLOSE)
+        for place, trained in enumerate(done.results):
+            np.testing.assert_allclose(done.row(place).double(), expected[trained.client], **CLOSE)
     assert not state.tuned
 
 
@@ -564,9 +564,9 @@ def test_simulated_devices_count_the_division_and_the_last_training(budget, k, s
     for t, besides in enumerate((0, k, k + k + 3 * 4)):
         state, done = algorithm.step(state, t, fed)
         seconds = (3 * processed + besides * sizes) * ms / 1000 + transfer
-        assert done.seconds == pytest.approx(seconds.max())
+        assert done.cohort.seconds == pytest.approx(seconds.max())
         passes = dict.fromkeys(range(8), 0)
-        for i, trained in enumerate(done.trained):
+        for i, trained in enumerate(done.results):
             passes[trained.client] += done.forwards_of(i)
         assert list(passes.values()) == (besides * sizes).tolist()
 
@@ -576,7 +576,7 @@ def test_a_run_of_one_round_tunes_each_client_once(script, federate):
     fed = federate(people(script))
     algorithm = FedSPD(**COMMON, num_clusters=3, topology=Complete(), tune_epochs=4, rounds=1)
     _, done = algorithm.step(algorithm.init(fed), 0, fed)
-    assert len(done.trained) == 24
+    assert len(done.results) == 24
     assert sum(done.forwards_of(i) for i in range(24)) == (3 + 3 * 4) * fed.data.sizes(0).sum()
 
 

@@ -20,7 +20,8 @@ from torch.nn import functional as F
 
 from flcluster.algorithms import APFL, FedAvg
 from flcluster.algorithms.personal import apfl
-from flcluster.algorithms.personal.semantics import HashedNames, OneHot, RandomVectors, ShippedNames
+from flcluster.algorithms.personal.fallbacks import HashedNames
+from flcluster.algorithms.personal.semantics import OneHot, RandomVectors, ShippedNames
 from flcluster.cli import main
 from flcluster.datamodules import SkewedDigits
 from flcluster.devices.schedule import Arrivals, Schedule
@@ -844,7 +845,7 @@ def test_class_names_that_nobody_knows_say_what_to_do(script, federate):
     data = people(script)
     type(data).class_names = ("zero", "qwertyish", "two", "three", "four")
     fed = federate(data)
-    with pytest.raises(UserError, match=r"(?s)qwertyish.*flcluster vectors.*NamesFile"):
+    with pytest.raises(UserError, match=r"(?s)qwertyish.*docs/semantics\.md.*NamesFile"):
         APFL(**{**TINY, "semantics": ShippedNames()}).init(fed)
     APFL(**{**TINY, "semantics": HashedNames(dim=8)}).init(fed)
 

@@ -181,7 +181,7 @@ def test_rounds_cannot_be_changed_once_they_have_ended(script, federate):
         with pytest.raises(UserError, match=r"algorithm.rounds is 1, .* start a new run"):
             replace(algorithm, rounds=rounds).step(loop.state, t, fed)
     longer, done = replace(algorithm, rounds=3).step(loop.state, 2, fed)
-    assert (longer.ended, longer.done, done.upload_models) == (0, 0, 1), "before the end they can"
+    assert (longer.ended, longer.done, done.uploads) == (0, 0, 1), "before the end they can"
     loop.advance()
     for rounds in (1, 3, 9):
         with pytest.raises(UserError, match=r"algorithm.rounds"):

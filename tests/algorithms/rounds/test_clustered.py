@@ -100,7 +100,7 @@ def test_a_round_trains_each_cluster_from_its_own_model(script, federate, spied)
     after, done = algorithm.step(state, 0, fed)
     clients = [job.client for job, _ in log]
     assert clients == sorted(set(clients))
-    assert [r.client for r in done.trained] == clients
+    assert [r.client for r in done.results] == clients
     for k in (0, 1):
         mine = [(job, row) for job, row in log if int(state.labels[job.client]) == k]
         assert len(mine) == 3
@@ -182,7 +182,7 @@ def test_a_cluster_without_data_this_round_keeps_its_model(script, federate):
     assert len(state.models) == 2
     after, done = algorithm.step(state, 1, fed)
     k = int(state.labels[2])
-    assert sorted(r.client for r in done.trained) == [0, 1]
+    assert sorted(r.client for r in done.results) == [0, 1]
     assert torch.equal(after.models[k], state.models[k])
     assert not torch.equal(after.models[1 - k], state.models[1 - k])
 
@@ -257,7 +257,7 @@ def test_oort_learns_what_a_round_showed(script, federate):
     state = algorithm.init(fed)
     before, (state, done) = state.models[0], algorithm.step(state, 0, fed)
     utility = state.memory["utility"]
-    clients = [r.client for r in done.trained]
+    clients = [r.client for r in done.results]
     assert len(clients) == 4
     assert sorted(torch.nonzero(~utility.isnan()).flatten().tolist()) == clients
     for m in clients:

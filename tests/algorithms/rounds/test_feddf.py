@@ -102,7 +102,7 @@ def test_two_rounds_by_hand(wanted, T, clip, script, federate, spied):
         before = state.models[0]
         state, done = algorithm.step(state, t, fed)
         clients, server = log[:-1], log[-1]
-        assert len(clients) == len(done.trained) == (wanted or 5)
+        assert len(clients) == len(done.results) == (wanted or 5)
         assert all(torch.equal(job.start, before) for job, _ in clients)
         average = mean_row(clients)
         torch.testing.assert_close(server[0].start, average, rtol=0, atol=1e-6)
@@ -114,7 +114,7 @@ def test_two_rounds_by_hand(wanted, T, clip, script, federate, spied):
             torch.testing.assert_close(value, student.state_dict()[name], rtol=1e-4, atol=1e-5, msg=name)
         assert done.extra["distillation_loss"] == pytest.approx(sum(losses) / 7, rel=1e-3, abs=1e-7)
         assert float((state.models[0] - average).abs().max()) > 1e-3
-        assert all(torch.equal(done.row_of(i), state.models[0]) for i in range(len(clients)))
+        assert all(torch.equal(done.row(i), state.models[0]) for i in range(len(clients)))
         assert done.server_compute == 240 * len(clients) + 3 * (240 + 2 * 50)  # teachers' logits; one pass, two batches
 
 
@@ -286,14 +286,14 @@ def test_a_distillation_that_fails_leaves_the_average(script, federate, spied, b
     fed.worker.train = failing
     state, done = algorithm.step(algorithm.init(fed), 0, fed)
     torch.testing.assert_close(state.models[0], mean_row(log[:-1]), rtol=0, atol=1e-6)
-    assert all(torch.equal(done.row_of(i), state.models[0]) for i in range(5))
+    assert all(torch.equal(done.row(i), state.models[0]) for i in range(5))
 
 
 def test_logits_do_not_stay_in_the_results(script, federate):
     fed = federate(people(script), module=network())
     algorithm = FedDF(**COMMON, distillation_steps=1)
     _, done = algorithm.step(algorithm.init(fed), 0, fed)
-    assert all(set(result.seen) == {"accuracy", "finite"} for result in done.trained)
+    assert all(set(result.seen) == {"accuracy", "finite"} for result in done.results)
 
 
 class Normed(MLP):

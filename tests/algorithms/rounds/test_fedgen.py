@@ -157,7 +157,7 @@ def test_a_round_by_hand(script, federate, spied):
             torch.testing.assert_close(value, module.state_dict()[name], rtol=1e-5, atol=1e-6)
         rows.append(row.double() * len(y))
         sizes.append(len(y))
-        result = next(r for r in done.trained if r.client == job.client)
+        result = next(r for r in done.results if r.client == job.client)
         assert result.loss == pytest.approx(np.mean(losses), rel=1e-5)
     torch.testing.assert_close(after.models[0].double(), sum(rows) / sum(sizes), rtol=0, atol=1e-6)
 
@@ -311,7 +311,7 @@ def test_heads_do_not_stay_in_the_results(script, federate):
     fed = federate(people(script), module=network())
     algorithm = FedGen(**COMMON)
     _, done = algorithm.step(algorithm.init(fed), 0, fed)
-    assert all(set(result.seen) == {"accuracy", "finite"} for result in done.trained)
+    assert all(set(result.seen) == {"accuracy", "finite"} for result in done.results)
 
 
 class Headless(LightningModule):

@@ -87,7 +87,7 @@ def test_rounds_by_hand(server_lr, wanted, script, federate, spied):
         close(state.models[0], hand.x)
         close(state.control, hand.c)
         close(controls_of(algorithm, fed), torch.stack(hand.c_k))
-        assert all(torch.equal(done.row_of(i), state.models[0]) for i in range(len(clients)))
+        assert all(torch.equal(done.row(i), state.models[0]) for i in range(len(clients)))
     assert len(met) == 1 if wanted is None else len(met) > 1
     assert float(state.control.abs().max()) > 0.01
 
@@ -155,7 +155,7 @@ def test_dropouts_do_not_count_as_clients(script, federate):
     hand = ByHand(fed, state.models[0])
     for t in range(2):
         state, done = algorithm.step(state, t, fed)
-        assert [result.client for result in done.trained] == [0, 2, 3, 5]
+        assert [result.client for result in done.results] == [0, 2, 3, 5]
         hand.round([0, 2, 3, 5], t, epochs=2, size=4, lr=LR, N=4)
     close(state.models[0], hand.x)
     close(state.control, hand.c)
@@ -281,7 +281,7 @@ def test_a_model_and_a_control_each_way(script, federate, given_devices):
     times = []
     for algorithm in (Scaffold(**slow), FedAvg(**slow)):
         _, done = algorithm.step(algorithm.init(fed), 0, fed)
-        times.append(done.seconds)
+        times.append(done.cohort.seconds)
     assert times[0] == pytest.approx(2 * times[1])
 
 

@@ -210,8 +210,8 @@ def test_plus_plus_is_as_good_as_scikit_learns():
     [
         ({"min_clusters": 0}, "min_clusters 0"),
         ({"min_clusters": 5, "max_clusters": 4}, "max_clusters 4"),
-        ({"n_init": 0}, "n_init is 0"),
-        ({"sample": 0}, "sample is 0"),
+        ({"n_init": 0}, "clusterer.n_init must be at least 1, got 0"),
+        ({"sample": 0}, "clusterer.sample must be at least 1, got 0"),
     ],
 )
 def test_mistakes(kwargs, message):

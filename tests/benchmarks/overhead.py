@@ -1,7 +1,7 @@
 """Time per client update of the engine against a plain eager PyTorch loop over the same batches.
 
 Both train the same model from the same start on the same samples in the same order, turn by turn in one process, so
-that a noisy machine disturbs both alike; the median of the ratios counts. Run: python benchmarks/overhead.py
+that a noisy machine disturbs both alike; the median of the ratios counts. Run: python tests/benchmarks/overhead.py
 """
 
 import argparse

@@ -1,22 +1,26 @@
 """Vectors of classes: lengths, neighbours that make sense, what controls must not know, and files."""
 
 import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from jsonargparse import ArgumentParser
 
-from flcluster.algorithms.personal.attributes import ATTRIBUTES
-from flcluster.algorithms.personal.naming import attributes, plain, sentence
+from flcluster.algorithms.personal.fallbacks import ATTRIBUTES, Glyphs, HashedNames, attributes, plain
 from flcluster.algorithms.personal.semantics import (
-    Glyphs,
-    HashedNames,
+    NamedVectors,
     NamesFile,
     OneHot,
     RandomVectors,
     Semantics,
     ShippedNames,
+    pick,
+    read_vectors,
     shipped,
+    unit_vectors,
 )
 from flcluster.datamodules.sources.class_names import (
     CIFAR10,
@@ -129,16 +133,8 @@ def test_what_ships_says_where_it_is_from():
 
 
 def test_names_that_do_not_ship_are_listed():
-    with pytest.raises(UserError, match=r"classes okapi, quagga: .*flcluster vectors.*NamesFile"):
+    with pytest.raises(UserError, match=r"classes okapi, quagga: .*docs/semantics\.md.*NamesFile"):
         ShippedNames().vectors(["cat", "okapi", "dog", "quagga"])
-
-
-def test_sentences():
-    assert sentence("A") == 'the capital letter "A"' and sentence("a") == 'the small letter "a"'
-    assert sentence("zero") == sentence("0") == "the number zero"
-    assert (
-        sentence("Ankle boot") == "a photo of an ankle boot" and sentence("pickup_truck") == "a photo of a pickup truck"
-    )
 
 
 # ------------------------------------------------------------------------------------------------------------ controls
@@ -179,7 +175,7 @@ def test_attributes_know_the_superclasses_and_speak_of_known_classes_only():
     for names in CIFAR100_GROUPS.values():
         assert len({tuple(attributes(name)) for name in names}) == 1 and attributes(names[0])
     known = {plain(name) for names in KNOWN.values() for name in names}
-    assert set(ATTRIBUTES) <= known
+    assert {name for listed in ATTRIBUTES.values() for name in listed.split(", ")} <= known
     assert [name for name in (*CIFAR10, *FASHION_MNIST, *CIFAR100) if not attributes(name)] == []
 
 
@@ -232,3 +228,112 @@ def test_a_file_that_lacks_names_lists_them(tmp_path):
 def test_a_file_that_is_not_there_names_the_key(tmp_path, ask):
     with pytest.raises(UserError, match=r"algorithm\.semantics\.path: there is no file .*none\.npz"):
         ask(NamesFile(path=str(tmp_path / "none.npz")))
+
+
+def made(count=3, width=5):
+    vectors = unit_vectors(np.random.default_rng(0).standard_normal((count, width)), "test")
+    return NamedVectors(("A", "a", "T-shirt/top")[:count], vectors, "some/model")
+
+
+def test_classes_may_be_called_names_and_vectors(tmp_path):
+    np.savez(tmp_path / "v.npz", names=np.array([1.0, 0.0]), vectors=np.array([0.0, 2.0]), source=np.array([1.0, 1.0]))
+    found = read_vectors(tmp_path / "v.npz")
+    assert found.names == ("names", "vectors", "source") and found.source == "v"
+    assert np.allclose(found.vectors[1], [0, 1])
+
+
+def test_pick_keeps_the_order_asked_for():
+    assert np.array_equal(pick(made(), ["a", "A", "a"], ""), made().vectors[[1, 0, 1]])
+    with pytest.raises(UserError, match="no vector for the class b: do something"):
+        pick(made(), ["A", "b"], "do something")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"a": np.ones(3), "b": np.ones(4)}, "all of one length"),
+        ({"a": np.ones((2, 2))}, "one vector of numbers per class name"),
+        ({"a": np.float64(1.0)}, "one vector of numbers per class name"),
+        ({}, "one vector of numbers per class name"),
+        ({"a": np.ones(3), "b": np.zeros(3)}, "not all of them zero"),
+        ({"a": np.array([1.0, np.nan])}, "finite"),
+        ({"a": np.array([object()])}, "cannot be read"),
+        ({"a": np.array(["x", "y"])}, "numbers"),
+        ({"names": np.array(["a", "b"]), "vectors": np.ones((3, 2))}, "2 names"),
+    ],
+)
+def test_wrong_contents(tmp_path, arrays, message):
+    np.savez(tmp_path / "wrong.npz", **arrays)
+    with pytest.raises(UserError, match=rf"wrong\.npz.*{message}"):
+        read_vectors(tmp_path / "wrong.npz")
+
+
+@pytest.mark.parametrize("contents", [b"", b"not an archive", b"PK\x03\x04 broken", np.lib.format.magic(1, 0) + b"x"])
+def test_files_that_are_no_archive(tmp_path, contents):
+    (tmp_path / "wrong.npz").write_bytes(contents)
+    with pytest.raises(UserError, match=r"wrong\.npz cannot be read"):
+        read_vectors(tmp_path / "wrong.npz")
+
+
+def flipped(packed, at):
+    return packed[:at] + bytes([packed[at] ^ 0xFF] * 20) + packed[at + 20 :]
+
+
+def test_flipped_bytes_are_one_message(tmp_path):
+    """Whatever the unpacking makes of them: a wrong checksum, or data that cannot be unpacked."""
+    values = np.random.default_rng(0).normal(size=400)
+    np.savez_compressed(tmp_path / "good.npz", cat=values)
+    packed = (tmp_path / "good.npz").read_bytes()
+    for at in range(60, 1500, 60):
+        (tmp_path / "wrong.npz").write_bytes(flipped(packed, at))
+        with pytest.raises(UserError, match=r"wrong\.npz"):
+            read_vectors(tmp_path / "wrong.npz")
+
+
+def test_a_single_array_is_no_archive(tmp_path):
+    with (tmp_path / "wrong.npz").open("wb") as file:
+        np.save(file, np.ones(3))
+    with pytest.raises(UserError, match=r"wrong\.npz cannot be read"):
+        read_vectors(tmp_path / "wrong.npz")
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(UserError, match=r"there is no file .*gone\.npz: docs/semantics\.md has a recipe"):
+        read_vectors(tmp_path / "gone.npz")
+
+
+# -------------------------------------------------------------------------------------------------------------- recipe
+
+RECIPES = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[3] / "docs/semantics.md").read_text("utf-8"), re.S)
+
+
+def test_the_recipe_for_sentences_makes_a_file_of_all_names(monkeypatch):
+    """As the document has it, with a model that tells sentences apart: it is asked what the shipped vectors say."""
+    asked, draw = [], np.random.default_rng(0)
+
+    def encode(sentences, normalize_embeddings):
+        asked.extend(sentences)
+        return unit_vectors(draw.standard_normal((len(sentences), 6)), "stub")
+
+    stub = SimpleNamespace(SentenceTransformer=lambda model: SimpleNamespace(encode=encode))
+    monkeypatch.setitem(sys.modules, "sentence_transformers", stub)
+    exec(RECIPES[0], {})
+    held = read_vectors(Path("clip.npz"))
+    assert held.names == shipped().names and held.source == "clip-ViT-B-32" == NamesFile(path="clip.npz").title
+    expected = unit_vectors(np.random.default_rng(0).standard_normal((len(held.names), 6)), "test")
+    assert np.allclose(held.vectors, expected, atol=1e-3)
+    said = dict(zip(held.names, asked, strict=True))
+    assert said["A"] == 'the capital letter "A"' and said["a"] == 'the small letter "a"'
+    assert said["zero"] == said["0"] == "the number zero"
+    assert said["Ankle boot"] == "a photo of an ankle boot" and said["pickup_truck"] == "a photo of a pickup truck"
+
+
+def test_the_recipe_for_words_takes_their_mean(monkeypatch):
+    words = {word: np.random.default_rng(len(word)).random(3) for name in CIFAR100 for word in name.split("_")}
+    loaded = SimpleNamespace(load_word2vec_format=lambda path, binary: words)
+    monkeypatch.setitem(sys.modules, "gensim", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "gensim.models", SimpleNamespace(KeyedVectors=loaded))
+    exec(RECIPES[1], {})
+    oak = (words["oak"] + words["tree"]) / 2
+    assert np.allclose(NamesFile(path="w2v.npz").vectors(["oak_tree"]), [oak / np.linalg.norm(oak)])
+    assert NamesFile(path="w2v.npz").title == "word2vec"

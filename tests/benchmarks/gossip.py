@@ -1,6 +1,6 @@
 """Time a DFCA round by its parts: assign, train, gossip. By default the size of the paper's MNIST experiment.
 
-    python benchmarks/gossip.py [--clients 240] [--models 4] [--hidden 2048] [--p 0.1] [--samples 20] [--rounds 3]
+    python tests/benchmarks/gossip.py [--clients 240] [--models 4] [--hidden 2048] [--p 0.1] [--samples 20] [--rounds 3]
 
 The models of all clients are real rows in memory (6.3 GB by default) or, with --memory_gb 1, in a memory-mapped file;
 clients hold few samples, so that the time of gossip is seen beside a short training. Inputs are noise: nothing is

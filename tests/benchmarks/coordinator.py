@@ -3,7 +3,7 @@
 The clients' histograms are drawn: each holds 10 to 30 of 100 labels, by the taste of its group. The trigger is asked
 for the Δ that make it easy or hard: far below the largest distance of a cluster, just above it, and at the maximum;
 the hard case needs clients that share labels, or the largest distance is the maximum, so there each holds one sample
-of every label besides. Run: python benchmarks/coordinator.py --part small
+of every label besides. Run: python tests/benchmarks/coordinator.py --part small
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """How well do a run's cluster models average? Accuracy on each cluster along the line between two of them.
 
 CDFL's reply is a weighted sum of cluster models, so a dip between them ("barrier") limits what a client receives.
-Run: python benchmarks/barrier.py RUN [--clusters 0 1] [--samples 2000]
+Run: python tests/benchmarks/barrier.py RUN [--clusters 0 1] [--samples 2000]
 """
 
 import argparse

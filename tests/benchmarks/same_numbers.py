@@ -1,7 +1,7 @@
 """One short run of every method on embedded data, to see whether a change to the code changes any number.
 
-python benchmarks/same_numbers.py write DIR          run all (a few minutes) and keep their metrics in DIR
-python benchmarks/same_numbers.py compare DIR DIR    exit 1 and name every run and column that differs
+python tests/benchmarks/same_numbers.py write DIR          run all (a few minutes) and keep their metrics in DIR
+python tests/benchmarks/same_numbers.py compare DIR DIR    exit 1 and name every run and column that differs
 
 Write with the code before and after a change, on one machine, and compare: timings aside, all is equal to the last bit.
 """
@@ -15,7 +15,7 @@ import flcluster.algorithms as methods
 from flcluster.cli import main as flcluster
 from flcluster.protocol.base import Algorithm
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 UPLOADS, ROUNDS, DRIFT = "tests/tiny.yaml", "configs/fedavg_digits.yaml", "configs/fielding_digits.yaml"
 GOSSIP, SKEW = "configs/dfca_digits.yaml", "configs/apfl_digits.yaml"
 SHORT = {

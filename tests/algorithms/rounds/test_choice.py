@@ -254,10 +254,10 @@ def test_ifca_asks_the_first_participants(linear, blobs):
         algorithm = IFCA(**COMMON, num_clusters=2, participants=4, min_share=0.5)
         state = algorithm.init(fed)
         _, done = algorithm.step(state, 0, fed)
-        clients = [r.client for r in done.trained]
+        clients = [r.client for r in done.results]
         assert len(clients) == 4
         assert shares(fed, state.models, clients).tolist() == [0.5, 0.5]
-        assert sorted(done.labels) == [0, 0, 1, 1]
+        assert sorted(done.cohort.labels) == [0, 0, 1, 1]
 
 
 def test_ifca_averages_by_choice(linear, monkeypatch):
@@ -275,7 +275,7 @@ def test_ifca_averages_by_choice(linear, monkeypatch):
     monkeypatch.setattr(fed.worker, "train", recording)
     after, done = algorithm.step(state, 0, fed)
     labels = [int(mean_losses(state.models, view).argmin()) for view in trains(fed)]
-    assert done.labels == labels
+    assert done.cohort.labels == labels
     assert 1 < len(set(labels)) < 4
     for j in range(4):
         mine = [m for m in range(6) if labels[m] == j]
