@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+__all__ = ["FederatedDataModule", "Shard", "Source", "View", "ViewDataset", "apportion", "joined", "labels_of"]
+
 
 class Source(Protocol):
     """Labelled samples of one cluster and split, taken by index as model-ready tensors."""
