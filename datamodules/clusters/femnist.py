@@ -130,7 +130,8 @@ class RotatedFEMNIST(FederatedDataModule):
                 "ask for fewer, or have LEAF's preprocess.sh take more writers (--sf 1.0) and split their samples "
                 "(-t sample)"
             )
-        return seeds.rng(self.seed, "writers").permutation(fit)[: self.num_clients].tolist()
+        chosen: list[int] = seeds.rng(self.seed, "writers").permutation(fit)[: self.num_clients].tolist()
+        return chosen
 
     def _check_arguments(self) -> None:
         for name in ("num_clusters", "num_clients", "min_samples", "batch_size"):

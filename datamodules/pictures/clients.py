@@ -55,7 +55,8 @@ def cluster_counts(shards: list[Shard]) -> np.ndarray:
 def class_shares(shards: list[Shard], num_classes: int) -> np.ndarray:
     """Return the share of each class among a client's training samples, ``[clients, classes]``."""
     counts = np.stack([np.bincount(labels_of(shard.train), minlength=num_classes) for shard in shards])
-    return counts / counts.sum(1, keepdims=True)
+    shares: np.ndarray = counts / counts.sum(1, keepdims=True)
+    return shares
 
 
 def _colours(count: int) -> list[Any]:

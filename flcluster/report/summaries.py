@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flcluster.records.columns import METRICS
-from flcluster.records.reader import Key, Summary, family, key_of, number, order
+from flcluster.records.reader import Key, Summary, family, key_of, number
+from flcluster.records.reader import order as order
 
 OURS = "ours"
 
