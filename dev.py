@@ -69,7 +69,9 @@ def run(command: list[str]) -> None:
     """Run a command of the environment; stop with its exit code if it fails."""
     print("$", " ".join(command), flush=True)
     tree = as_imported() if command[0] in ("mypy", "mkdocs") else HERE
-    process = subprocess.Popen([str(BIN / command[0]), *command[1:]], cwd=tree if command[0] == "mypy" else HERE)
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # its theme advertises otherwise
+    where = tree if command[0] == "mypy" else HERE
+    process = subprocess.Popen([str(BIN / command[0]), *command[1:]], cwd=where, env=environment)
     while True:
         try:
             code = process.wait()
