@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from flcluster import algorithms
 from flcluster.cli import main
 from flcluster.engine.config import EngineConfig
+from flcluster.protocol import Algorithm
 
 ROOT = Path(__file__).parents[1]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
@@ -68,6 +70,13 @@ def test_the_layers_are_those_that_are_tested():
     rows = re.findall(r"^\| (\d) \| ([^|]*) \|", section("Folders"), re.M)
     assert [int(number) for number, _ in rows] == list(range(1, len(layers) + 1))
     assert [set(re.findall(r"`(\w+)`", names)) for _, names in rows] == layers
+
+
+def test_every_method_is_told_of():
+    methods = {name for name in algorithms.__all__ if issubclass(getattr(algorithms, name), Algorithm)}
+    page = (ROOT / "docs" / "methods" / "index.md").read_text()
+    assert "FedAvg" in methods
+    assert methods - set(re.findall(r"`(\w+)`", page)) == set()
 
 
 @pytest.mark.parametrize("key", [field.name for field in fields(EngineConfig)])
