@@ -90,7 +90,10 @@ def main() -> None:
         raise SystemExit(f"flcluster needs Python 3.10 or newer, this is {sys.version.split()[0]}")
     install(EXTRAS.get(sys.argv[1], "[test]"))
     for command in JOBS[sys.argv[1]]:
-        run(command)
+        if command[0] == "mypy" and sys.version_info < (3, 11):
+            print("no type check: NumPy for Python 3.10 has older annotations than those that ours are checked with")
+        else:
+            run(command)
 
 
 if __name__ == "__main__":
