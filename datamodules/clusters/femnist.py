@@ -23,7 +23,7 @@ class RotatedFEMNIST(FederatedDataModule):
     Client ``m`` is the ``m``-th of the writers chosen at random and sees its images turned counter-clockwise by
     ``i * 360 / num_clusters`` degrees, where ``i = m % num_clusters`` is its cluster. It is tested on its own test
     samples. Data never change, and there are no proxy sets: every sample belongs to a client. Images are inverted, so
-    that ink is bright on black as in MNIST and EMNIST. For the files see :func:`.leaf.load_femnist`.
+    that ink is bright on black as in MNIST and EMNIST. For the files see ``sources.leaf.load_femnist``.
 
     Args:
         num_clusters: Number of clusters K.

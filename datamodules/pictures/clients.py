@@ -21,7 +21,7 @@ from .counts import draw_counts
 def draw_clients(data: FederatedDataModule, path: str | Path, cycle: int = 0, max_clients: int = 120) -> Path:
     """Write a PNG of what each client holds in a cycle and return its path.
 
-    With one cluster there is nothing to tell of clusters: it is a picture of counts by class, :func:`draw_counts`.
+    With one cluster there is nothing to tell of clusters: it is a picture of counts by class, ``draw_counts``.
 
     Args:
         data: Any federated datamodule, set up.

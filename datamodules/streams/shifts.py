@@ -25,7 +25,7 @@ class Shift(ABC):
 
     A shift holds hyper-parameters only. It says how every client starts (:meth:`first`), how an event changes a share
     of them (:meth:`moved`), and what a client's state looks like (:meth:`look`); a
-    :class:`.shift_history.ShiftHistory` unrolls it. Training and test samples, held and new, are seen alike.
+    ``ShiftHistory`` unrolls it. Training and test samples, held and new, are seen alike.
 
     Args:
         share: Share of clients that each event changes, drawn anew each time.
