@@ -62,7 +62,7 @@ def test_the_trainer_example_learns():
     assert scope["trainer"].callback_metrics["test_acc"] > 0.5
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [name for name in PAGES if name != "docs/CHANGELOG.md"])  # it names old places too
 def test_every_file_it_names_exists(name):
     folders = "configs|docs|flcluster|algorithms|modules|datamodules|benchmarks|tests"
     named = set(re.findall(rf"(?<![\w/-])(?:{folders})/[\w./]+\.(?:yaml|md|py|csv|npz)", PAGES[name].read_text()))
