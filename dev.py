@@ -1,7 +1,8 @@
 """Set up flcluster in .venv and run a job in it. Needs nothing but Python 3.10 or newer.
 
 python3 dev.py quickstart    install, then CDFL and Local on embedded data: a table and pictures
-python3 dev.py test          install, then lint, type check and tests
+python3 dev.py test          install, then lint, type check, the site and tests
+python3 dev.py docs          install, then the site of docs/ and of the docstrings, in site/
 python3 dev.py slow          install, then the tests that take minutes
 python3 dev.py bench         install, then the engine against plain PyTorch, FIELDING's coordinator and DFCA's rounds
 """
@@ -17,14 +18,17 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 VENV = HERE / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+SITE = ["mkdocs", "build", "--strict"]
 JOBS: dict[str, list[list[str]]] = {
     "quickstart": [["flcluster", "compare", "--config", "configs/quickstart.yaml", "--methods", "CDFL", "Local"]],
     "test": [
         ["ruff", "format", "--check", "."],
         ["ruff", "check", "."],
         ["mypy", "--config-file", "../pyproject.toml", "-p", "flcluster"],
+        SITE,
         ["python", "-m", "pytest", "-n", "2", "--dist", "worksteal"],
     ],
+    "docs": [SITE],
     "slow": [["python", "-m", "pytest", "-m", "slow"]],
     "bench": [
         ["python", "tests/benchmarks/overhead.py"],
@@ -32,6 +36,8 @@ JOBS: dict[str, list[list[str]]] = {
         ["python", "tests/benchmarks/gossip.py"],
     ],
 }
+EXTRAS = {"quickstart": "", "bench": "", "docs": "[docs]"}
+"""What to install with the package for a job; the others need what the tests need."""
 
 
 def install(extra: str) -> None:
@@ -49,12 +55,12 @@ def install(extra: str) -> None:
 
 
 def as_imported() -> Path:
-    """Lay the four folders out as they are imported, flcluster.modules and so on, so that mypy sees across them."""
+    """Lay the four folders out as they are imported, as flcluster.modules and so on, for mypy and mkdocs."""
     tree = HERE / ".typed" / "flcluster"
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir(parents=True)
     for source in [*(HERE / "flcluster").iterdir(), HERE / "modules", HERE / "datamodules", HERE / "algorithms"]:
-        if not source.name.startswith("__pycache__"):
+        if source.name != "__pycache__" and not source.is_symlink():
             (tree / source.name).symlink_to(source)
     return tree.parent
 
@@ -62,8 +68,10 @@ def as_imported() -> Path:
 def run(command: list[str]) -> None:
     """Run a command of the environment; stop with its exit code if it fails."""
     print("$", " ".join(command), flush=True)
-    where = as_imported() if command[0] == "mypy" else HERE
-    process = subprocess.Popen([str(BIN / command[0]), *command[1:]], cwd=where)
+    tree = as_imported() if command[0] in ("mypy", "mkdocs") else HERE
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # its theme advertises otherwise
+    where = tree if command[0] == "mypy" else HERE
+    process = subprocess.Popen([str(BIN / command[0]), *command[1:]], cwd=where, env=environment)
     while True:
         try:
             code = process.wait()
@@ -80,9 +88,12 @@ def main() -> None:
         raise SystemExit(__doc__)
     if sys.version_info < (3, 10):  # noqa: UP036 (an old Python should say so)
         raise SystemExit(f"flcluster needs Python 3.10 or newer, this is {sys.version.split()[0]}")
-    install("" if sys.argv[1] in ("quickstart", "bench") else "[test]")
+    install(EXTRAS.get(sys.argv[1], "[test]"))
     for command in JOBS[sys.argv[1]]:
-        run(command)
+        if command[0] == "mypy" and sys.version_info < (3, 11):
+            print("no type check: NumPy for Python 3.10 has older annotations than those that ours are checked with")
+        else:
+            run(command)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """flcluster: clustered, personalised, asynchronous and decentralised federated learning.
 
 The engine in this package imports no model, dataset or method; those live in
-:mod:`flcluster.modules`, :mod:`flcluster.datamodules` and :mod:`flcluster.algorithms`.
+``flcluster.modules``, ``flcluster.datamodules`` and ``flcluster.algorithms``.
 """
 
 from importlib.metadata import PackageNotFoundError, version

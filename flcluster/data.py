@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+__all__ = ["FederatedDataModule", "Shard", "Source", "View", "ViewDataset", "apportion", "joined", "labels_of"]
+
 
 class Source(Protocol):
     """Labelled samples of one cluster and split, taken by index as model-ready tensors."""
@@ -237,7 +239,7 @@ class FederatedDataModule(LightningDataModule, ABC):
 def apportion(weights: np.ndarray, total: int) -> np.ndarray:
     """Split ``total`` in proportion to ``weights`` into integers that sum to it exactly (largest remainders)."""
     quota = weights / weights.sum() * total
-    counts = np.floor(quota).astype(np.int64)
+    counts: NDArray[np.int64] = np.floor(quota).astype(np.int64)
     left = total - int(counts.sum())
     counts[np.argsort(counts - quota, kind="stable")[:left]] += 1
     return counts

@@ -75,7 +75,8 @@ class Classifier(LightningModule, ABC):
         """Return logits, ``[batch, num_classes]``."""
         if x.shape[1:] != self.input_shape:
             raise ValueError(f"x: expected shape [batch, *{self.input_shape}], got {tuple(x.shape)}")
-        return self.head(self.features(x))
+        logits: Tensor = self.head(self.features(x))
+        return logits
 
     def loss(self, logits: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
         """Return the cross-entropy as a ``mean``, a ``sum`` or (``none``) one value a sample."""

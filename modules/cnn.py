@@ -59,7 +59,8 @@ class CNN(Classifier):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the dense layer before the head."""
-        return self.body(x)
+        features: Tensor = self.body(x)
+        return features
 
 
 def _block(fan_in: int, fan_out: int, kernel_size: int, padding: int, batch_norm: bool) -> list[nn.Module]:

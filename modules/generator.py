@@ -66,7 +66,8 @@ class SemanticGenerator(nn.Module):
 
     def forward(self, z: Tensor, y: Tensor) -> Tensor:
         """Return images in [-1, 1], ``[batch, *image_shape]``, from noise ``[batch, noise_dim]`` and classes."""
-        return self.body(torch.cat([z, self.project(self.semantics[y])], dim=1))
+        images: Tensor = self.body(torch.cat([z, self.project(self.semantics[y])], dim=1))
+        return images
 
     def noise(self, count: int, draw: np.random.Generator) -> Tensor:
         """Draw standard Gaussian noise, ``[count, noise_dim]``; the same on every device."""
@@ -143,7 +144,8 @@ class LatentGenerator(nn.Module):
 
     def forward(self, noise: Tensor, y: Tensor) -> Tensor:
         """Return features, ``[batch, latent_dim]``, from noise ``[batch, noise_dim]`` and classes ``[batch]``."""
-        return self.body(torch.cat([noise, F.one_hot(y, self.num_classes).to(noise.dtype)], dim=1))
+        features: Tensor = self.body(torch.cat([noise, F.one_hot(y, self.num_classes).to(noise.dtype)], dim=1))
+        return features
 
     def noise(self, count: int) -> Tensor:
         """Draw uniform noise, ``[count, noise_dim]``, from torch's global generator."""

@@ -43,4 +43,5 @@ class MLP(Classifier):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the last hidden layer."""
-        return self.body(x)
+        features: Tensor = self.body(x)
+        return features

@@ -43,7 +43,8 @@ class ResNet18(Classifier):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the pooled output of the last block, 512 values."""
-        return self.body(x)
+        features: Tensor = self.body(x)
+        return features
 
 
 def _stem(channels: int, small: bool) -> nn.Conv2d:

@@ -56,4 +56,5 @@ class ShuffleNetV2(Classifier):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the pooled output of the last convolution."""
-        return self.body(x)
+        features: Tensor = self.body(x)
+        return features

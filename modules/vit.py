@@ -64,7 +64,8 @@ class ViT(Classifier):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the class token after the last block."""
-        return self.body(x)
+        features: Tensor = self.body(x)
+        return features
 
 
 def _transformer(num_classes: int, shape: tuple[int, ...], dropout: float, sizes: dict[str, int]) -> VisionTransformer:

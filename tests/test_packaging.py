@@ -1,8 +1,11 @@
-"""The wheel holds everything: built, installed apart, imported from there."""
+"""The wheel holds everything: built, installed apart, imported from there. What surrounds it says the same."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import yaml
 
 ROOT = Path(__file__).parents[1]
 LIBRARIES = ("modules", "datamodules", "algorithms")
@@ -45,3 +48,23 @@ def test_wheel(tmp_path):
         f"import sys; sys.path.insert(0, {str(target)!r})\n" + PROBE.format(target=str(target), modules=count),
     ]
     subprocess.run([sys.executable, *probe], check=True, cwd=tmp_path)
+
+
+def test_the_forge_runs_the_test_command_on_the_oldest_python():
+    job = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]["test"]
+    (oldest,) = re.findall(r'requires-python = ">=([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+    assert job["strategy"]["matrix"]["python"][0] == oldest
+    assert job["steps"][-1]["run"] == (ROOT / ".ci" / "run").read_text().splitlines()[-1]
+
+
+def test_hooks_run_tools_that_the_tests_install():
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    tools = {hook["entry"].split()[0] for hook in hooks}
+    assert tools == {".venv/bin/ruff", ".venv/bin/python"}
+    named = [word for hook in hooks for word in hook["entry"].split()[1:] if word.endswith(".py")]
+    assert named and all((ROOT / name).exists() for name in named)
+
+
+def test_the_citation_is_of_this_version():
+    (version,) = re.findall(r'^version = "([\d.]+)"', (ROOT / "pyproject.toml").read_text(), re.M)
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version

@@ -1,51 +1,123 @@
-"""What the README shows is what works."""
+"""What the README and the pages of docs/ show is what works."""
 
 import json
 import re
+import shlex
 from pathlib import Path
 
-from flcluster.cli import main
+import pytest
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+from flcluster.cli import COMMANDS, main
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+PAGES = {str(page.relative_to(ROOT)): page for page in [README, *sorted((ROOT / "docs").rglob("*.md"))]}
 
 
-def python_examples() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+def python_examples(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 
 
-def test_the_python_example_runs(capsys):
-    example = python_examples()[0]
+def commands(page: Path) -> list[list[str]]:
+    """The commands that use a file of one's own, in the order of the examples, with configs where they are."""
+    joined = page.read_text().replace("\\\n", " ").replace(" configs/", f" {ROOT}/configs/")
+    return [shlex.split(line) for line in re.findall(r"PYTHONPATH=\. flcluster (.*)", joined)]
+
+
+def write_example(page: Path, name: str) -> None:
+    """Write the example that begins with its file's name into the current directory."""
+    (example,) = [text for text in python_examples(page) if text.startswith(f"# {name}\n")]
+    Path(name).write_text(example)
+
+
+def lines_of(page: Path, name: str) -> int:
+    (example,) = [text for text in python_examples(page) if text.startswith(f"# {name}\n")]
+    return len([line for line in example.splitlines() if line.strip()])
+
+
+@pytest.fixture
+def here(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+
+
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if python_examples(page)])
+def test_every_python_example_runs(name):
+    """Those of one page one after the other, as a reader would."""
+    scope: dict = {}
+    for example in python_examples(PAGES[name]):
+        code = compile(example, name, "exec")
+        try:
+            exec(code, scope)
+        except ModuleNotFoundError as error:
+            if not error.name or error.name.startswith("flcluster"):
+                raise
+            pytest.skip(f"{error.name} is not installed")
+
+
+def test_the_trainer_example_learns():
+    (example,) = [text for text in python_examples(PAGES["docs/extending.md"]) if "Trainer" in text]
     assert len([line for line in example.splitlines() if line.strip()]) <= 10
     scope: dict = {}
     exec(example, scope)
     assert scope["trainer"].callback_metrics["test_acc"] > 0.5
 
 
-def test_every_file_it_names_exists():
-    root = Path(__file__).parents[1]
-    named = set(re.findall(r"\b(?:configs|docs|algorithms)/[\w./]+\.(?:yaml|md|py)", README))
-    assert len(named) > 6
-    assert [name for name in named if not (root / name).exists() and "<" not in name] == []
+@pytest.mark.parametrize("name", [name for name in PAGES if name != "docs/CHANGELOG.md"])  # it names old places too
+def test_every_file_it_names_exists(name):
+    folders = "configs|docs|flcluster|algorithms|modules|datamodules|benchmarks|tests"
+    named = set(re.findall(rf"(?<![\w/-])(?:{folders})/[\w./]+\.(?:yaml|md|py|csv|npz)", PAGES[name].read_text()))
+    assert [path for path in named if not (ROOT / path).exists()] == []
+    assert name != "README.md" or len(named) > 12
 
 
-def test_the_representation_of_ones_own_is_a_short_file_and_runs(monkeypatch):
-    example, root = python_examples()[1], Path(__file__).parents[1]
-    assert len([line for line in example.splitlines() if line.strip()]) <= 10
-    Path("labels_seen.py").write_text(example)
-    monkeypatch.syspath_prepend(str(Path.cwd()))
-    command = re.findall(r"PYTHONPATH=\. flcluster (.*)", README)[0].replace("configs/", f"{root}/configs/")
-    assert main([*command.split(), "--algorithm.rounds", "11", "--run_dir", "run"]) == 0
+def test_its_commands_exist():
+    text = "\n".join(page.read_text() for page in PAGES.values())
+    shown = set(re.findall(r"^(?:PYTHONPATH=\. )?flcluster (\w+)", text, re.M))
+    assert {"fit", "compare", "report", "export"} <= shown <= set(COMMANDS)
+
+
+def test_it_is_short_and_its_table_is_what_the_quickstart_gives():
+    text = README.read_text()
+    assert len(text.splitlines()) <= 150
+    before, after = re.search(r"^ CDFL .* (0\.\d+) ±[\d.]+ (0\.\d+) ±", text, re.M).groups()
+    quiet = ["--engine.table", "false", "--engine.pictures", "false", "--engine.progress", "false"]
+    assert main(["fit", "--config", f"{ROOT}/configs/quickstart.yaml", "--run_dir", "run", *quiet]) == 0
+    summary = json.loads(Path("run/summary.json").read_text())
+    assert abs(summary["client_acc_before"] - float(before)) < 0.02
+    assert abs(summary["client_acc_after"] - float(after)) < 0.02
+
+
+def test_data_and_a_model_of_ones_own_are_a_short_file_and_run(here):
+    assert lines_of(README, "mine.py") <= 16
+    write_example(README, "mine.py")
+    assert main([*commands(README)[0], "--run_dir", "run"]) == 0
+    summary = json.loads(Path("run/summary.json").read_text())
+    assert summary["dataset"] == "Stripes" and summary["partition"] == "Dirichlet(0.1)"
+    assert summary["acc_global"] > 0.9
+
+
+def test_the_hook_of_ones_own_stops_a_run(here):
+    page = PAGES["docs/extending.md"]
+    write_example(page, "good_enough.py")
+    assert main([*commands(page)[0], "--run_dir", "run"]) == 0
+    summary = json.loads(Path("run/summary.json").read_text())
+    assert summary["status"] == "stopped: client_acc_after reached 0.8" and summary["updates"] < 200
+
+
+def test_the_representation_of_ones_own_is_a_short_file_and_runs(here):
+    page = PAGES["docs/methods/drift.md"]
+    assert lines_of(page, "labels_seen.py") <= 10
+    write_example(page, "labels_seen.py")
+    assert main([*commands(page)[0], "--algorithm.rounds", "11", "--run_dir", "run"]) == 0
     summary = json.loads(Path("run/summary.json").read_text())
     assert summary["report_bytes"] == 4 * 10 * 40 * 2  # ten labels, 40 clients, at the start and at round 10
 
 
-def test_the_topology_of_ones_own_is_a_short_file_and_runs(monkeypatch):
-    example, root = python_examples()[2], Path(__file__).parents[1]
-    assert len([line for line in example.splitlines() if line.strip()]) <= 10
-    Path("star.py").write_text(example)
-    monkeypatch.syspath_prepend(str(Path.cwd()))
-    command = re.findall(r"PYTHONPATH=\. flcluster (.*)", README)[1].replace("configs/", f"{root}/configs/")
-    assert main([*command.split(), "--algorithm.rounds", "1", "--run_dir", "run"]) == 0
+def test_the_topology_of_ones_own_is_a_short_file_and_runs(here):
+    page = PAGES["docs/methods/gossip.md"]
+    assert lines_of(page, "star.py") <= 10
+    write_example(page, "star.py")
+    assert main([*commands(page)[0], "--algorithm.rounds", "1", "--run_dir", "run"]) == 0
     clients = json.loads(Path("run/summary.json").read_text())["num_clients"]
     links = Path("run/edges.csv").read_text().splitlines()[1:]
     assert links == [f"0,0,{client}" for client in range(1, clients)]

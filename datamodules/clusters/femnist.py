@@ -23,7 +23,7 @@ class RotatedFEMNIST(FederatedDataModule):
     Client ``m`` is the ``m``-th of the writers chosen at random and sees its images turned counter-clockwise by
     ``i * 360 / num_clusters`` degrees, where ``i = m % num_clusters`` is its cluster. It is tested on its own test
     samples. Data never change, and there are no proxy sets: every sample belongs to a client. Images are inverted, so
-    that ink is bright on black as in MNIST and EMNIST. For the files see :func:`.leaf.load_femnist`.
+    that ink is bright on black as in MNIST and EMNIST. For the files see ``sources.leaf.load_femnist``.
 
     Args:
         num_clusters: Number of clusters K.
@@ -130,7 +130,8 @@ class RotatedFEMNIST(FederatedDataModule):
                 "ask for fewer, or have LEAF's preprocess.sh take more writers (--sf 1.0) and split their samples "
                 "(-t sample)"
             )
-        return seeds.rng(self.seed, "writers").permutation(fit)[: self.num_clients].tolist()
+        chosen: list[int] = seeds.rng(self.seed, "writers").permutation(fit)[: self.num_clients].tolist()
+        return chosen
 
     def _check_arguments(self) -> None:
         for name in ("num_clusters", "num_clients", "min_samples", "batch_size"):

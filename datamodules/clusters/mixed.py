@@ -108,5 +108,5 @@ def needed(size: int, share: float) -> int:
 
 
 def largest_size(available: int, share: float) -> int:
-    """Return the largest size whose :func:`needed` fits into ``available``."""
+    """Return the largest size whose ``needed`` fits into ``available``."""
     return max(available, math.ceil(available / share) - 1)

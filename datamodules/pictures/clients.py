@@ -21,7 +21,7 @@ from .counts import draw_counts
 def draw_clients(data: FederatedDataModule, path: str | Path, cycle: int = 0, max_clients: int = 120) -> Path:
     """Write a PNG of what each client holds in a cycle and return its path.
 
-    With one cluster there is nothing to tell of clusters: it is a picture of counts by class, :func:`draw_counts`.
+    With one cluster there is nothing to tell of clusters: it is a picture of counts by class, ``draw_counts``.
 
     Args:
         data: Any federated datamodule, set up.
@@ -55,7 +55,8 @@ def cluster_counts(shards: list[Shard]) -> np.ndarray:
 def class_shares(shards: list[Shard], num_classes: int) -> np.ndarray:
     """Return the share of each class among a client's training samples, ``[clients, classes]``."""
     counts = np.stack([np.bincount(labels_of(shard.train), minlength=num_classes) for shard in shards])
-    return counts / counts.sum(1, keepdims=True)
+    shares: np.ndarray = counts / counts.sum(1, keepdims=True)
+    return shares
 
 
 def _colours(count: int) -> list[Any]:

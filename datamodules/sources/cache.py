@@ -40,7 +40,7 @@ def open_image(path: Path) -> Image.Image:
 
 def _read(path: Path) -> Tensors:
     try:
-        held = torch.load(path, mmap=True, weights_only=True)
+        held: Tensors = torch.load(path, mmap=True, weights_only=True)
         int(held["files"])
     except Exception as error:  # a broken file fails in many ways
         raise UserError(

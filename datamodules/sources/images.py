@@ -89,5 +89,6 @@ def rotate(pixels: Tensor, angle: float) -> Tensor:
     """Rotate a batch counter-clockwise by ``angle`` degrees; the result is a new float32 tensor in the same range."""
     turns, rest = divmod(angle, 90)
     if rest:
-        return F.rotate(pixels.float(), angle, InterpolationMode.BILINEAR)  # outside is 0
+        turned: Tensor = F.rotate(pixels.float(), angle, InterpolationMode.BILINEAR)  # outside is 0
+        return turned
     return torch.rot90(pixels, int(turns), (-2, -1)).to(torch.float32, memory_format=torch.contiguous_format)

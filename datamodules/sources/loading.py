@@ -38,7 +38,8 @@ def find_class(dataset: str) -> Callable[..., Any]:
     """Return the dataset class at a path such as ``torchvision.datasets.MNIST``, or ``MNIST`` for short."""
     module, _, name = dataset.rpartition(".")
     try:
-        return getattr(importlib.import_module(module or "torchvision.datasets"), name)
+        found: Callable[..., Any] = getattr(importlib.import_module(module or "torchvision.datasets"), name)
+        return found
     except (ImportError, AttributeError) as error:
         raise UserError(f"data.dataset: there is no class {dataset!r} ({error})") from error
 

@@ -105,4 +105,5 @@ def _strides(drawn: Ints, sizes: Ints, rng: np.random.Generator) -> Ints:
     coprime = [found if len(found) else np.array([1]) for found in coprime]
     count = np.array([len(found) for found in coprime])
     start = np.cumsum(count) - count
-    return np.concatenate(coprime)[start[drawn] + rng.integers(count[drawn])]
+    steps: Ints = np.concatenate(coprime)[start[drawn] + rng.integers(count[drawn])]
+    return steps

@@ -94,7 +94,8 @@ def corrupt(x: Tensor, index: Tensor, kind: str, severity: float) -> Tensor:
     if kind == "blur":
         reach = min(x.shape[-2:]) // 2 * 2 - 1  # odd, no wider than the image
         size = min(2 * int(2 * _sigma(x, severity) + 1) + 1, max(reach, 1))
-        return F.gaussian_blur(x, [size, size], [_sigma(x, severity)] * 2)
+        blurred: Tensor = F.gaussian_blur(x, [size, size], [_sigma(x, severity)] * 2)
+        return blurred
     if kind == "noise":
         fields = _noise(tuple(x.shape[1:]))
         return (x + 0.5 * severity * fields[index % NOISE_FIELDS]).clamp_(0, 1)

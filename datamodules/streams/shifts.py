@@ -25,7 +25,7 @@ class Shift(ABC):
 
     A shift holds hyper-parameters only. It says how every client starts (:meth:`first`), how an event changes a share
     of them (:meth:`moved`), and what a client's state looks like (:meth:`look`); a
-    :class:`.shift_history.ShiftHistory` unrolls it. Training and test samples, held and new, are seen alike.
+    ``ShiftHistory`` unrolls it. Training and test samples, held and new, are seen alike.
 
     Args:
         share: Share of clients that each event changes, drawn anew each time.
@@ -96,7 +96,8 @@ class RotationDrift(Shift):
             return (states + self.step) % 360
         angles = np.array(self.angles)
         now = np.argmin(np.abs(states - angles), axis=1)
-        return angles[(now + rng.integers(1, len(angles), len(states))) % len(angles)][:, None]
+        turned: States = angles[(now + rng.integers(1, len(angles), len(states))) % len(angles)][:, None]
+        return turned
 
     def look(self, state: States) -> Look:
         """See everything turned."""
@@ -219,7 +220,8 @@ class ShiftHistory:
         """Mark the clients whose state an event changes."""
         if event not in self.events:
             return np.zeros(self.num_clients, dtype=bool)
-        return self.since(event) == event
+        changed: NDArray[np.bool_] = self.since(event) == event
+        return changed
 
     def look(self, client: int, cycle: int) -> Look:
         """Return how a client sees its samples at a round."""

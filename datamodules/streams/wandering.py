@@ -180,5 +180,6 @@ class Timestamps(Wandering):
 
 def softmax(odds: Floats) -> Floats:
     """Return shares that sum to 1 over the last axis."""
-    shares = np.exp(odds - odds.max(axis=-1, keepdims=True))
-    return shares / shares.sum(axis=-1, keepdims=True)
+    shares: Floats = np.exp(odds - odds.max(axis=-1, keepdims=True))
+    shares /= shares.sum(axis=-1, keepdims=True)
+    return shares

@@ -24,7 +24,7 @@ class TraceDataModule(StreamDataModule):
     """A stream whose clients, labels and times come from a manifest.
 
     A manifest is a CSV file with the columns image, label and client, and if need be time and box; see
-    :class:`.manifest.Row`. ``flcluster convert`` writes one from the files that FMoW, Cityscapes, Waymo Open and Open
+    ``manifest.Row``. ``flcluster convert`` writes one from the files that FMoW, Cityscapes, Waymo Open and Open
     Images are published as. Images are decoded once, to ``image_size``, into a file beside the manifest that is mapped
     into memory.
 

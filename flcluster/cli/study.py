@@ -104,7 +104,8 @@ def _written(path: Path, settings: dict[str, Any]) -> Path:
 
 
 def _text(settings: dict[str, Any]) -> str:
-    return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+    text: str = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+    return text
 
 
 def _merged(*configs: str | Path) -> list[str]:

@@ -84,7 +84,8 @@ class L1(Distance):
         return lambda x: np.asarray(cdist(x, y, "cityblock"))  # a fourth faster than torch.cdist(p=1), and in double
 
     def _rows(self, x: Doubles, y: Doubles) -> Doubles:
-        return np.abs(x - y).sum(1)
+        distances: Doubles = np.abs(x - y).sum(1)
+        return distances
 
     def sketch(self, points: Points) -> Sketch:
         """Use |a − b| = a + b − 2·min(a, b), with a and b counted from the smallest value of their coordinate."""
@@ -149,12 +150,14 @@ class L2(Distance):
 
         def distances(x: Doubles) -> Doubles:
             x = x - middle
-            return np.sqrt(np.maximum((x * x).sum(1)[:, None] + squares - 2 * (x @ y.T), 0.0))
+            apart: Doubles = np.sqrt(np.maximum((x * x).sum(1)[:, None] + squares - 2 * (x @ y.T), 0.0))
+            return apart
 
         return distances
 
     def _rows(self, x: Doubles, y: Doubles) -> Doubles:
-        return np.sqrt(((x - y) ** 2).sum(1))
+        distances: Doubles = np.sqrt(((x - y) ** 2).sum(1))
+        return distances
 
     def sketch(self, points: Points) -> Sketch:
         """Use |x − y|² = |x|² + |y|² − 2·x·y, from the mean, where the terms are small."""
@@ -168,7 +171,8 @@ def _with_mass(mass: Points, more: Points, features: Points) -> tuple[Points, Po
 
 def _shared(a: Doubles, b: Doubles) -> Doubles:
     """Return (a·log2((a + b)/a) + b·log2((a + b)/b)) / 2: what two histograms share of a label, 0 if one has none."""
-    return (_xlogx(a + b) - _xlogx(a) - _xlogx(b)) / (2 * np.log(2))
+    divergence: Doubles = (_xlogx(a + b) - _xlogx(a) - _xlogx(b)) / (2 * np.log(2))
+    return divergence
 
 
 def _shared_by_label(x: Doubles, columns: list[tuple[Doubles, Doubles, NDArray[np.int64]]]) -> Doubles:
@@ -184,7 +188,8 @@ def _shared_by_label(x: Doubles, columns: list[tuple[Doubles, Doubles, NDArray[n
             both[np.ix_(i, j)] += _xlogx(a[i, None] + b[j]) - a_log_a[i, None] - b_log_b[j]
         else:
             both += _xlogx(a[:, None] + b) - (a_log_a[:, None] + b_log_b)
-    return both / (2 * np.log(2))
+    divergence: Doubles = both / (2 * np.log(2))
+    return divergence
 
 
 def _xlogx(x: Doubles) -> Doubles:

@@ -37,7 +37,8 @@ def centres_of(points: Points, labels: Labels, count: int, before: Points | None
 
 def nearest(points: Points, centres: Points, distance: Distance) -> Labels:
     """Return every point's nearest centre, the first of equally near ones."""
-    return distance.between(points, centres).argmin(1).astype(np.int64)
+    labels: Labels = distance.between(points, centres).argmin(1).astype(np.int64)
+    return labels
 
 
 def without_empty(labels: Labels, count: int) -> tuple[Labels, Labels]:

@@ -16,10 +16,12 @@ def shares(counts: NDArray[np.int64]) -> Points:
         [[0.25, 0.75], [0.0, 0.0]]
     """
     totals = counts.sum(1, keepdims=True)
-    return np.divide(counts, totals, out=np.zeros(counts.shape), where=totals > 0).astype(np.float32)
+    rows: Points = np.divide(counts, totals, out=np.zeros(counts.shape), where=totals > 0).astype(np.float32)
+    return rows
 
 
 def unit(points: Points) -> Points:
     """Scale every row to length 1 (a row of zeros stays)."""
     length = np.linalg.norm(points, axis=1, keepdims=True)
-    return np.divide(points, length, out=np.zeros_like(points), where=length > 0)
+    scaled: Points = np.divide(points, length, out=np.zeros_like(points), where=length > 0)
+    return scaled

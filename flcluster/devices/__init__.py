@@ -7,7 +7,9 @@ from flcluster.devices.schedule import (
     PermutationArrivals,
     PoissonArrivals,
     RoundRobinArrivals,
+    Schedule,
     UniformArrivals,
+    Workload,
 )
 
 __all__ = [
@@ -18,7 +20,9 @@ __all__ = [
     "PoissonArrivals",
     "Profile",
     "RoundRobinArrivals",
+    "Schedule",
     "SyntheticDevices",
     "TraceDevices",
     "UniformArrivals",
+    "Workload",
 ]

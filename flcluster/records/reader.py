@@ -50,7 +50,7 @@ def _text(path: Path) -> str:
 
 def _read_summary(path: Path) -> dict[str, Any]:
     try:
-        summary = json.loads(_text(path))
+        summary: dict[str, Any] = json.loads(_text(path))
     except json.JSONDecodeError as error:
         raise UserError(f"{path} is not valid JSON ({error}): resume or repeat that run to write it anew.") from error
     needed = ("algorithm", "dataset", "num_clusters")

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flcluster.records.columns import METRICS
-from flcluster.records.reader import Key, Summary, family, key_of, number, order
+from flcluster.records.reader import Key, Summary, family, key_of, number
+from flcluster.records.reader import order as order
 
 OURS = "ours"
 
@@ -93,7 +94,7 @@ def plus_minus(mean: float, std: float = math.nan, digits: int = 3, finer: int =
 
 
 def write_rows(rows: Iterable[Row], path: Path) -> None:
-    """Write rows as CSV with the columns of :class:`Row`; NaN becomes an empty cell."""
+    """Write rows as CSV with the columns of ``Row``; NaN becomes an empty cell."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(Row._fields)

@@ -132,7 +132,8 @@ def sunflower(n: int) -> Floats:
     """Spread points evenly over a disc of radius √n, like seeds."""
     at = np.arange(n) + 0.5
     angle = at * math.pi * (3 - math.sqrt(5))
-    return np.sqrt(at)[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    places: Floats = np.sqrt(at)[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return places
 
 
 def _title(moment: Moment, t: int, edges: Edges) -> str:

@@ -13,7 +13,8 @@ from rich.table import Table
 from flcluster.records.columns import COUNTS, DIGITS, TITLES
 from flcluster.records.reader import number
 from flcluster.report.curves import final_value, label_of, own_time, points, time_to_accuracy, time_unit
-from flcluster.report.study.file import Runs, Study
+from flcluster.report.study.file import Runs as Runs
+from flcluster.report.study.file import Study
 from flcluster.report.study.paper import notes, paper_columns
 from flcluster.report.summaries import markdown_table, mean_std, plus_minus
 

@@ -380,7 +380,7 @@ def test_owners_that_do_not_fit_are_named(notes, tmp_path):
 
 
 def test_the_examples_of_the_documentation_run(capsys):
-    text = (Path(__file__).parents[3] / "docs" / "label_skew.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "data" / "skew.md").read_text()
     scope: dict = {}
     for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(example, scope)

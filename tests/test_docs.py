@@ -1,0 +1,85 @@
+"""docs/ says what the code does: its walks, layers and keys are those of the code."""
+
+import ast
+import re
+import runpy
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from flcluster import algorithms
+from flcluster.cli import main
+from flcluster.engine.config import EngineConfig
+from flcluster.protocol import Algorithm
+
+ROOT = Path(__file__).parents[1]
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+PLACE = r"`([\w/]+\.py):([\w.]+)`"
+
+
+def section(title: str) -> str:
+    return ARCHITECTURE.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def functions(path: Path) -> set[str]:
+    """Every function of a file, methods with their class."""
+    tree = ast.parse(path.read_text())
+    found = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    return found | {f"{c.name}.{n.name}" for c in classes for n in c.body if isinstance(n, ast.FunctionDef)}
+
+
+def test_every_place_in_the_code_exists():
+    places = re.findall(PLACE, ARCHITECTURE)
+    assert len(places) > 20
+    missing = [f"{file}:{name}" for file, name in places if name not in functions(ROOT / file)]
+    assert missing == []
+
+
+def test_one_upload_is_told_in_the_order_in_which_it_happens():
+    told = [(file, name.rpartition(".")[2]) for file, name in re.findall(PLACE, section("One upload"))]
+    calls: list[tuple[str, str]] = []
+    of_file: dict[str, str | None] = {}
+
+    def note(frame, event, argument):
+        name = frame.f_code.co_filename
+        if name not in of_file:
+            path = Path(name).resolve()
+            inside = path.is_relative_to(ROOT) and ".venv" not in path.relative_to(ROOT).parts
+            of_file[name] = path.relative_to(ROOT).as_posix() if inside else None
+        if event == "call" and of_file[name]:
+            calls.append((of_file[name], frame.f_code.co_name))
+
+    argv = ["fit", "--config", str(ROOT / "tests" / "tiny.yaml"), "--run_dir", "run"]
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        code = main([*argv, "--engine.max_updates", "6", "--engine.pictures", "true"])
+    finally:
+        sys.setprofile(before)
+    assert code == 0
+    following = iter(calls)
+    late = next((place for place in told if place not in following), None)
+    assert late is None, f"{late} is told too early, or is not called at all"
+
+
+def test_the_layers_are_those_that_are_tested():
+    layers = runpy.run_path(str(ROOT / "tests" / "test_architecture.py"))["LAYERS"]
+    rows = re.findall(r"^\| (\d) \| ([^|]*) \|", section("Folders"), re.M)
+    assert [int(number) for number, _ in rows] == list(range(1, len(layers) + 1))
+    assert [set(re.findall(r"`(\w+)`", names)) for _, names in rows] == layers
+
+
+def test_every_method_is_told_of():
+    methods = {name for name in algorithms.__all__ if issubclass(getattr(algorithms, name), Algorithm)}
+    page = (ROOT / "docs" / "methods" / "index.md").read_text()
+    assert "FedAvg" in methods
+    assert methods - set(re.findall(r"`(\w+)`", page)) == set()
+
+
+@pytest.mark.parametrize("key", [field.name for field in fields(EngineConfig)])
+def test_every_engine_key_is_told(key):
+    table = (ROOT / "docs" / "running.md").read_text().split("| `engine.` |")[1].split("\n\n")[0]
+    assert f"`{key}`" in table
