@@ -94,7 +94,7 @@ class DFCA(GossipRounds[GossipState]):
             sent[client, label] = result.usable
         self.gossip(links, sent, t, fed)
         labels = state.labels.clone()
-        labels[cohort.clients] = torch.tensor(cohort.places)
+        labels[cohort.clients] = torch.tensor(cohort.places, dtype=labels.dtype)
         heard = (links @ sent.any(1).astype(np.int64))[cohort.clients].tolist()
         told = (links.sum(0) * sent.any(1))[cohort.clients].tolist()
         messages, isolated = state.messages + sum(heard), degrees(links, cohort.clients).count(0)

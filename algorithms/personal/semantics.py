@@ -1,7 +1,7 @@
 """What classes mean, as vectors A(y): the part of AP-FL that lets a generator draw classes it never saw.
 
 Name one under ``algorithm.semantics``. The shipped vectors are the default; a file (.npz) brings CLIP's, BERT's or
-word2vec's (docs/semantics.md has the recipe); the rest are controls, whose results cannot be compared with the paper's.
+word2vec's (docs/methods/apfl.md has the recipe); the rest are controls, not to be compared with the paper's results.
 """
 
 import zipfile
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from flcluster.errors import UserError, at_least
 from flcluster.seeds import rng
 
-MAKE = "make a file that has them (docs/semantics.md, a recipe) and name it by NamesFile"
+MAKE = "make a file that has them (docs/methods/apfl.md, a recipe) and name it by NamesFile"
 
 
 Vectors = NDArray[np.float32]
@@ -156,7 +156,7 @@ def _arrays(path: Path) -> dict[str, Any]:
         with archive:
             return {name: archive[name] for name in archive.files}
     except FileNotFoundError:
-        raise UserError(f"there is no file {path}: docs/semantics.md has a recipe that makes one") from None
+        raise UserError(f"there is no file {path}: docs/methods/apfl.md has a recipe that makes one") from None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         what = "a NumPy archive (.npz) with a vector under each name"
         raise UserError(f"{path} cannot be read ({error}): it must be {what}") from error

@@ -66,7 +66,7 @@ class IFCA(RoundAlgorithm[ModelsState]):
         training = fed.train(self.job(m, state.models[j], t, fed) for m, j in cohort)
         models = average_by_label(training, cohort.places, state.models, weight=lambda result: 1.0)
         labels = state.labels.clone()
-        labels[cohort.clients] = torch.tensor(cohort.places)
+        labels[cohort.clients] = torch.tensor(cohort.places, dtype=labels.dtype)
         return ModelsState(models, labels), Round(cohort, training.results, models)
 
     def served(self, state: ModelsState, t: int, fed: Federation) -> Served:

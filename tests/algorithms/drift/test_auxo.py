@@ -88,7 +88,7 @@ def test_every_unseen_participant_of_a_parted_cohort_is_labelled():
     angle = torch.tensor([0.0, 3.0, 0.5, 1.2, 1.8, 2.5])
     updates = torch.stack([angle.cos(), angle.sin()], 1)
     updates = updates - updates.mean(0) + 3.0
-    after = Auxo(**COMMON).learn(state, 0, np.arange(6), updates, seed=0)
+    after = Auxo(**COMMON).scored(state, 0, np.arange(6), updates, seed=0)
     assert (sides(after)[:6] >= 0).all()
     assert sides(after)[:2].tolist() == [[0], [1]]
     assert after.halves[:6, 0].sort(1).values.tolist() == [[1.0, 2.0]] * 6
@@ -122,7 +122,7 @@ def test_rewards_by_hand():
 def test_fewer_than_two_known_no_reward(trained, learnt):
     """Of five participants of a cohort, one of two, so many have trained there; not parted yet, nothing is learnt."""
     state = known(5, cohorts=2, reward=[[2.0, 1.0]] * 5, trained=[[m < trained, False] for m in range(5)])
-    after = Auxo(**COMMON).learn(state, 0, np.arange(5), torch.randn(5, 3), seed=0)
+    after = Auxo(**COMMON).scored(state, 0, np.arange(5), torch.randn(5, 3), seed=0)
     assert bool((after.reward[:, 0] != 2.0).any()) == learnt
     assert after.trained[:, 0].tolist() == [True] * (5 if learnt else trained) + [False] * (
         0 if learnt else 5 - trained
@@ -134,7 +134,7 @@ def test_a_later_cohort_is_parted_by_those_it_knows():
     """Three of six are known, one of them far off: they are parted, the three others (as far off) are not labelled."""
     state = known(6, cohorts=2, reward=[[2.0, 1.0]] * 6, trained=[[m < 3, False] for m in range(6)])
     updates = torch.tensor([[1.0, 0.0], [1.1, 0.0], [-9.0, 1.0], [-9.0, 1.1], [8.0, -1.0], [7.9, -1.1]])
-    after = Auxo(**COMMON, base_reward=0.0).learn(state, 0, np.arange(6), updates, seed=0)
+    after = Auxo(**COMMON, base_reward=0.0).scored(state, 0, np.arange(6), updates, seed=0)
     found = sides(after)[:, 0].tolist()
     assert found[3:] == [-1, -1, -1]
     assert found[0] == found[1] != found[2]
@@ -159,7 +159,7 @@ def test_rewards_accumulate_and_a_negative_one_resets_the_halves():
         parted=torch.tensor([False, True]),
     )
     updates = torch.tensor([0.0, 0.0, 0.0, 0.0, 1.0, 9.0])[:, None]
-    after = algorithm.learn(state, 1, clients, updates, seed=0)
+    after = algorithm.scored(state, 1, clients, updates, seed=0)
     expected = rewards(updates - updates.mean(), torch.ones(6, dtype=torch.bool), 5.0)
     assert float(expected[5]) < 0 < float(expected[4])
     torch.testing.assert_close(after.reward[clients, 1], 4.0 + expected)
@@ -184,7 +184,7 @@ def test_known_members_have_trained_before_and_a_reward_above_one():
         parted=torch.tensor([True, True]),
     )
     updates = torch.tensor([[7.0], [5.0], [1.0], [3.0]])
-    after = algorithm.learn(state, 0, clients, updates, seed=0)
+    after = algorithm.scored(state, 0, clients, updates, seed=0)
     apart = np.array([5.0, 3.0, 1.0, 1.0])
     expected = (5 - 5 * apart / (apart.mean() + apart.std())) / 2
     assert (after.reward[:, 0] - state.reward[:, 0]).tolist() == pytest.approx(expected.tolist(), rel=1e-5)
@@ -197,7 +197,7 @@ def test_halves_are_found_on_features_of_length_one():
     side = torch.tensor([1.0, -1.0] * 4)
     updates = torch.stack([side * lengths, torch.zeros(8)], 1)
     updates = updates - updates.mean(0)
-    after = Auxo(**COMMON).learn(known(8), 0, np.arange(8), updates + 5.0, seed=0)
+    after = Auxo(**COMMON).scored(known(8), 0, np.arange(8), updates + 5.0, seed=0)
     signs = torch.sign(updates[:, 0])
     first = (after.halves[:, 0, 0] - after.halves[:, 0, 1]) * signs
     assert after.halves[:, 0].sort(1).values.tolist() == [[1.0, 2.0]] * 8  # +1 for the side, the other stays
@@ -362,31 +362,24 @@ def test_fewer_than_five_participants_teach_nothing(script, federate):
         assert bool((sides(state) >= 0).any()) == learnt
 
 
-def test_the_feature_is_the_last_tenth_of_the_change(script, federate, monkeypatch):
+def test_the_feature_is_the_last_tenth_of_the_change(script, federate, monkeypatch, spied):
     """Of 28 parameters the last three of received − trained, in the order of the participants."""
     fed = federate(script({0: {m: [0, 1, 2, 3] * 3 for m in range(6)}}))
     seen = []
 
-    def learn(self, state, k, clients, updates, seed):
+    def scored(self, state, k, clients, updates, seed):
         seen.append((clients, updates))
         return state
 
-    monkeypatch.setattr(Auxo, "learn", learn)
+    monkeypatch.setattr(Auxo, "scored", scored)
     algorithm = Auxo(**COMMON)
     state = algorithm.init(fed)
-    rows, train = [], fed.train
-
-    def keeping(jobs, observe=None):
-        for result in train(jobs, observe):
-            rows.append(result.row.clone())
-            yield result
-
-    monkeypatch.setattr(fed, "train", keeping)
+    log = spied(fed)
     algorithm.step(state, 0, fed)
     ((clients, updates),) = seen
     assert fed.layout.num_parameters == 4 * 6 + 4
     assert clients.tolist() == list(range(6))
-    torch.testing.assert_close(updates, torch.stack([state.models[0] - row for row in rows])[:, -3:])
+    torch.testing.assert_close(updates, torch.stack([state.models[0] - row for _, row in log])[:, -3:])
 
 
 def test_two_kinds_are_told_apart(script, federate):

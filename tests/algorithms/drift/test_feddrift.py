@@ -320,13 +320,22 @@ def test_the_cap_on_models_leaves_a_client_with_its_best(script, federate):
     assert after.assigned[1].tolist() == [1, 0]
 
 
-def test_every_evaluation_is_counted(script, federate):
-    """Two models on all that each of the two clients holds, four and sixteen samples; each receives both."""
+def test_every_evaluation_is_counted_once(script, federate):
+    """One of two clients takes part: that it tries all models is told with its training, of the other as reports."""
     fed = federate(steps(script, {1: {1: ([0] * 4, 0)}}))
-    algorithm = FedDrift(delta=0.25)
+    algorithm = FedDrift(delta=0.25, participants=1, local_epochs=1, batch_size=8)
     state = stated(algorithm, fed, models(knowing(0), knowing(1)), best=torch.ones(2))
-    counts = stepped(algorithm, state, 1, fed).counts
-    assert (counts["report_compute"], counts["report_bytes"]) == (2 * (4 + 16), 2 * 2 * fed.layout.row_bytes)
+    after, done = algorithm.step(state, 1, fed)
+    (client,), tried = done.cohort.clients, len(after.models)
+    assert tried > 1
+    assert done.cost(0) == (1, tried, tried)
+    other = int(fed.data.sizes(1)[1 - client])
+    assert (after.counts["report_compute"], after.counts["report_bytes"]) == (
+        tried * other,
+        tried * fed.layout.row_bytes,
+    )
+    calm, _ = algorithm.step(after, 5, fed)  # nothing changed: nobody tries anything
+    assert calm.counts == after.counts
 
 
 # ------------------------------------------------------------------------------------------------------------- training
@@ -389,10 +398,8 @@ def test_time_grows_with_what_a_client_trains_and_tries(script, federate, given_
     _, done = algorithm.step(state, 4, fed)
     wire = fed.layout.row_bytes * 8 / 1000
     assert done.cohort.seconds == pytest.approx(3 * 18 / 1000 + (1 + 1) * wire)
-    load = algorithm.load(state, came=True)
-    assert algorithm.durations(np.array([0]), 4, fed, load)[0] == pytest.approx(
-        (3 * 18 + 3 * 18) / 1000 + (3 + 1) * wire
-    )
+    cohort = algorithm.select(4, fed, downloads=3, forwards=3)
+    assert cohort.seconds == pytest.approx((3 * 18 + 3 * 18) / 1000 + (3 + 1) * wire)
 
 
 def test_a_round_with_new_data_begins_with_a_step(script, federate):

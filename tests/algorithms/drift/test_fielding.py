@@ -528,7 +528,7 @@ def test_selected_only_reports_after_training(script, federate, given_devices):
     algorithm = SelectedOnly(**COMMON, representation=Shares(), devices=given_devices([10.0], [1.0]))
     state, quiet = algorithm.step(algorithm.init(fed), 0, fed)  # nothing changed since registration
     _, busy = algorithm.step(state, 1, fed)
-    assert busy.seconds - quiet.seconds == pytest.approx(0.288)
+    assert busy.cohort.seconds - quiet.cohort.seconds == pytest.approx(0.288)
 
 
 def test_pair_distances_are_logged(script, federate):

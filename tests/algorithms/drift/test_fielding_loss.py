@@ -11,7 +11,7 @@ from flcluster.algorithms import Fielding, LossTriggeredFielding
 from flcluster.algorithms.drift.fielding_loss import watched
 from flcluster.engine.run import make_loop
 from flcluster.errors import UserError
-from flcluster.protocol.rounds import Round
+from flcluster.protocol import Cohort, Round
 
 COMMON = {"local_epochs": 1, "batch_size": 8}
 ALL = [0, 1, 2, 3] * 4
@@ -54,10 +54,10 @@ def test_one_client_whose_loss_rose_has_all_re_clustered(script, federate, told)
     fed = federate(script({0: {0: [0] * 8, 1: [0] * 8, 2: [3] * 8, 3: [3] * 8}}))
     algorithm = LossTriggeredFielding(**COMMON, rise=0.25)
     state = stated(algorithm, fed, [1.0, 1.0, 1.0, math.nan])
-    calm, _ = algorithm.after(state, 4, Round(told(c0=1.2, c3=5.0), row_of=lambda i: state.models[0]), fed)
+    calm, _ = algorithm.learn(state, 4, Round(Cohort([]), told(c0=1.2, c3=5.0), state.models), fed)
     assert calm.counts["reclusterings"] == calm.counts["requests"] == 0
     assert calm.losses.tolist() == [1.2, 1.0, 1.0, 5.0]
-    after, _ = algorithm.after(calm, 5, Round(told(c0=2.0, c3=5.1), row_of=lambda i: state.models[0]), fed)
+    after, _ = algorithm.learn(calm, 5, Round(Cohort([]), told(c0=2.0, c3=5.1), state.models), fed)
     assert after.counts["reclusterings"] == after.counts["requests"] == 1
     assert after.fired
     assert after.losses.isnan().all()  # the new clusters explain what comes
@@ -72,7 +72,7 @@ def test_never_re_clustering_wins(script, federate, told):
     fed = federate(script({0: {0: [0] * 8, 1: [0] * 8, 2: [3] * 8, 3: [3] * 8}}))
     algorithm = LossTriggeredFielding(**COMMON, recluster="never")
     state = stated(algorithm, fed, [1.0] * 4)
-    after, _ = algorithm.after(state, 5, Round(told(c0=9.0), row_of=lambda i: state.models[0]), fed)
+    after, _ = algorithm.learn(state, 5, Round(Cohort([]), told(c0=9.0), state.models), fed)
     assert (after.counts["reclusterings"], after.counts["requests"]) == (0, 1)
 
 
@@ -82,7 +82,7 @@ def test_who_asks_reports_what_it_holds_now(script, federate, told):
     algorithm = LossTriggeredFielding(**COMMON)
     state = stated(algorithm, fed, [1.0] * 3)
     state.pending[0] = True
-    after, _ = algorithm.after(state, 1, Round(told(c0=9.0), row_of=lambda i: state.models[0]), fed)
+    after, _ = algorithm.learn(state, 1, Round(Cohort([]), told(c0=9.0), state.models), fed)
     assert after.reports[0].tolist() == [0.0, 1.0, 0.0, 0.0]
     assert not after.pending.any()
     assert after.counts["report_bytes"] == state.counts["report_bytes"] + 4 * 4

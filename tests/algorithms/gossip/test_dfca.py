@@ -140,7 +140,7 @@ def test_a_round_is_assignment_training_and_eq7(aggregation, k, p, seed, script,
     for t in range(2):
         state, done, labels = play(algorithm, state, t, fed, log, adjacency, range(9), k)
         assert all(job.cycle == t for job, _ in log)
-        assert [done.forwards_of(i) for i in range(9)] == (k * fed.data.sizes(t)).tolist()
+        assert [done.cost(i)[2] for i in range(9)] == [k] * 9
         for i in range(9):
             assert torch.equal(done.row(i), algorithm.models(fed)[i * k + labels[i]])
         seen |= set(labels.values())
@@ -265,7 +265,7 @@ def test_idle_neighbours_that_could_not_take_part_are_not_heard(script, federate
     fed = federate(people(script, 6, {2: {2: []}}))
     algorithm = Away(**COMMON, num_clusters=2, topology=Complete(), participants=1, idle_neighbours=True)
     state = replace(algorithm.init(fed), labels=torch.zeros(6, dtype=torch.int64))
-    assert algorithm.step(state, 2, fed)[1].download_models == [3]
+    assert algorithm.step(state, 2, fed)[1].downloads == [3]
 
 
 def test_idle_neighbours_change_nothing_where_everyone_takes_part(script, federate, tmp_path):
@@ -536,7 +536,7 @@ def test_on_a_complete_graph_members_have_ifcas_models(script, federate):
         old = rows_of(dfca, left)
         state, mine = dfca.step(state, t, left)
         server, theirs = ifca.step(server, t, right)
-        assert list(mine.labels) == list(theirs.labels) == list(labels.values())
+        assert mine.cohort.labels == theirs.cohort.labels == list(labels.values())
         rows, models = rows_of(dfca, left), server.models.double().numpy()
         for i in range(8):
             for j in range(2):

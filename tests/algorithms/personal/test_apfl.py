@@ -804,7 +804,9 @@ def test_without_dropouts(script, federate):
 def test_the_number_of_steps(rounds, steps, clients, length, script, federate):
     """Rounds, a lesson per hundred steps of the generator, and five clients at a time."""
     fed = federate(people(script, {m: [0, 1] for m in range(clients)}))
-    assert APFL(**{**TINY, "generator_steps": steps}, rounds=rounds).length(fed) == length
+    phases = APFL(**{**TINY, "generator_steps": steps}, rounds=rounds).phases(fed)
+    assert [phase.name for phase in phases] == ["rounds", "lessons", "friends"]
+    assert sum(phase.steps for phase in phases) == length
 
 
 def test_an_untrained_generator_will_do(script, federate):
@@ -845,7 +847,7 @@ def test_class_names_that_nobody_knows_say_what_to_do(script, federate):
     data = people(script)
     type(data).class_names = ("zero", "qwertyish", "two", "three", "four")
     fed = federate(data)
-    with pytest.raises(UserError, match=r"(?s)qwertyish.*docs/semantics\.md.*NamesFile"):
+    with pytest.raises(UserError, match=r"(?s)qwertyish.*docs/methods/apfl\.md.*NamesFile"):
         APFL(**{**TINY, "semantics": ShippedNames()}).init(fed)
     APFL(**{**TINY, "semantics": HashedNames(dim=8)}).init(fed)
 

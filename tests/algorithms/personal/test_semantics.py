@@ -133,7 +133,7 @@ def test_what_ships_says_where_it_is_from():
 
 
 def test_names_that_do_not_ship_are_listed():
-    with pytest.raises(UserError, match=r"classes okapi, quagga: .*docs/semantics\.md.*NamesFile"):
+    with pytest.raises(UserError, match=r"classes okapi, quagga: .*docs/methods/apfl\.md.*NamesFile"):
         ShippedNames().vectors(["cat", "okapi", "dog", "quagga"])
 
 
@@ -298,13 +298,15 @@ def test_a_single_array_is_no_archive(tmp_path):
 
 
 def test_no_file(tmp_path):
-    with pytest.raises(UserError, match=r"there is no file .*gone\.npz: docs/semantics\.md has a recipe"):
+    with pytest.raises(UserError, match=r"there is no file .*gone\.npz: docs/methods/apfl\.md has a recipe"):
         read_vectors(tmp_path / "gone.npz")
 
 
 # -------------------------------------------------------------------------------------------------------------- recipe
 
-RECIPES = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[3] / "docs/semantics.md").read_text("utf-8"), re.S)
+RECIPES = re.findall(
+    r"```python\n(.*?)```", (Path(__file__).parents[3] / "docs/methods/apfl.md").read_text("utf-8"), re.S
+)
 
 
 def test_the_recipe_for_sentences_makes_a_file_of_all_names(monkeypatch):

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from flcluster.algorithms import DFCA, IFCA
-from flcluster.algorithms.rounds.choice import chosen, first_models, ifca_style_accuracy, scored
-from flcluster.data import View
+from flcluster.algorithms.rounds.choice import best_of, first_models, ifca_style_accuracy, scored
+from flcluster.data import Shard, View
 from flcluster.errors import UserError
 
 CLASSES, PIXELS = 3, 6
@@ -56,13 +56,13 @@ def test_scores_are_the_mean_loss_and_the_accuracy(linear, seed):
     """Every view has candidates of its own, as clients with their own copies have."""
     fed = linear()
     views, rows = trains(fed), random_rows(seed, 6, 4)
-    found = scored(fed, lambda i: rows[i], views)
+    found = scored(fed, lambda m: rows[m], range(6), views)
     assert found.shape == (6, 4, 2)
     for i, view in enumerate(views):
         for j in range(4):
             losses, hits = by_hand(rows[i, j], view)
             assert found[i, j] == pytest.approx([losses.mean(), hits.mean()], rel=1e-5, abs=1e-6)
-    labels = chosen(fed, lambda i: rows[i], views)
+    labels = best_of(fed, lambda i: rows[i], range(len(views)), 0)
     assert labels == [int(mean_losses(rows[i], view).argmin()) for i, view in enumerate(views)]
     assert len(set(labels)) > 1
     assert all(type(label) is int for label in labels)
@@ -72,7 +72,7 @@ def test_candidates_may_be_made_one_at_a_time(linear):
     """A generator of rows will do, so that k copies need not be in memory."""
     fed = linear()
     views, rows = trains(fed)[:3], random_rows(8, 3, 5)
-    one_by_one = chosen(fed, lambda i: (rows[i, j].clone() for j in range(5)), views)
+    one_by_one = best_of(fed, lambda i: (rows[i, j].clone() for j in range(5)), range(3), 0)
     assert one_by_one == [int(mean_losses(rows[i], view).argmin()) for i, view in enumerate(views)]
 
 
@@ -82,7 +82,7 @@ def test_views_larger_than_a_batch(linear):
     source = fed.data.sources["train"][0]
     view = View(((source, torch.arange(131)), (fed.data.sources["train"][1], torch.arange(69))))
     rows = random_rows(3, 2)
-    found = scored(fed, lambda i: rows, [view])
+    found = scored(fed, lambda m: rows, [0], [view])
     np.testing.assert_allclose(found[0, :, 0], mean_losses(rows, view), rtol=1e-5)
 
 
@@ -93,8 +93,8 @@ def test_equal_losses_go_to_the_lowest_index(linear, seed):
     copies = rows[torch.tensor([0, 0, 1, 1, 2, 2, 0])]
     first = {0: 0, 1: 2, 2: 4}
     expected = [first[int(mean_losses(rows, view).argmin())] for view in views]
-    assert chosen(fed, lambda i: copies, views) == expected
-    assert chosen(fed, lambda i: rows[[0, 0, 0]], views) == [0] * 6
+    assert best_of(fed, lambda i: copies, range(len(views)), 0) == expected
+    assert best_of(fed, lambda i: rows[[0, 0, 0]], range(len(views)), 0) == [0] * 6
 
 
 def test_nan_never_wins(linear):
@@ -102,7 +102,7 @@ def test_nan_never_wins(linear):
     views, rows = trains(fed), random_rows(4, 4)
     rows[0], rows[2] = math.nan, math.nan
     expected = [int(1 + 2 * mean_losses(rows[[1, 3]], view).argmin()) for view in views]
-    assert chosen(fed, lambda i: rows, views) == expected
+    assert best_of(fed, lambda i: rows, range(len(views)), 0) == expected
 
 
 def test_a_model_that_overflows_does_not_win_either(linear):
@@ -110,12 +110,14 @@ def test_a_model_that_overflows_does_not_win_either(linear):
     fed = linear()
     views, rows = trains(fed), random_rows(4, 3)
     rows[0] = math.inf
-    assert chosen(fed, lambda i: rows, views) == [int(1 + mean_losses(rows[1:], v).argmin()) for v in views]
+    assert best_of(fed, lambda i: rows, range(len(views)), 0) == [
+        int(1 + mean_losses(rows[1:], v).argmin()) for v in views
+    ]
 
 
 def test_no_views_no_choices(linear):
     fed = linear()
-    assert chosen(fed, lambda i: random_rows(0, 2), []) == []
+    assert best_of(fed, lambda i: random_rows(0, 2), [], 0) == []
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -126,7 +128,7 @@ def test_ifca_style_is_a_choice_by_test_loss(linear, seed):
     rows = random_rows(seed, 6, 4)
     best = [int(mean_losses(rows[i], test).argmin()) for i, test in enumerate(tests)]
     accuracies = [by_hand(rows[i, best[i]], test)[1].mean() for i, test in enumerate(tests)]
-    assert ifca_style_accuracy(fed, lambda i: rows[i], tests) == pytest.approx(np.mean(accuracies), abs=1e-6)
+    assert ifca_style_accuracy(fed, lambda m: rows[m], 0) == pytest.approx(np.mean(accuracies), abs=1e-6)
 
 
 def test_ifca_style_goes_by_loss_not_by_hits(points, linear):
@@ -143,7 +145,9 @@ def test_ifca_style_goes_by_loss_not_by_hits(points, linear):
     (bold_losses, bold_hits), (shy_losses, shy_hits) = (by_hand(row, view) for row in rows)
     assert bold_losses.mean() > shy_losses.mean()
     assert (bold_hits.sum(), shy_hits.sum()) == (2, 0)
-    assert ifca_style_accuracy(fed, lambda i: rows, [view]) == 0
+    fed.data.sizes = lambda t: np.array([3] + [0] * 5)
+    fed.data.shard = lambda m, t: Shard(View(()), view, torch.ones(3) / 3)
+    assert ifca_style_accuracy(fed, lambda m: rows, 0) == 0
 
 
 # -------------------------------------------------------------------------------------------------------- first models
@@ -267,8 +271,8 @@ def test_ifca_averages_by_choice(linear, monkeypatch):
     state = algorithm.init(fed)
     trained, train = {}, fed.worker.train
 
-    def recording(job):
-        result = train(job)
+    def recording(job, observe):
+        result = train(job, observe)
         trained[job.client] = (job.start.clone(), result.row.clone())
         return result
 

@@ -22,7 +22,7 @@ from flcluster.algorithms import (
     RandomSelection,
     Scaffold,
 )
-from flcluster.algorithms.rounds.clustered import quotas
+from flcluster.algorithms.rounds.selection import quotas
 from flcluster.clustering.kmeans import KMeansBySilhouette
 from flcluster.engine.run import make_loop
 from flcluster.errors import UserError
@@ -170,7 +170,7 @@ def test_qfedavg_takes_losses_at_the_received_model(script, federate, spied):
         delta = L * (w - row.double())
         top, bottom = top + f * delta, bottom + float(delta @ delta) + L * f
     torch.testing.assert_close(after.models[0].double(), w - top / bottom, rtol=1e-5, atol=1e-6)
-    assert [done.forwards_of(i) for i in range(10)] == fed.data.sizes(1).tolist()  # looking at the losses costs
+    assert [done.cost(i) for i in range(10)] == [(1, 1, 1)] * 10  # looking at the losses costs
 
 
 def test_a_cluster_without_data_this_round_keeps_its_model(script, federate):
@@ -195,14 +195,14 @@ def test_a_selection_is_told_distances_times_and_work(script, federate):
     held = {0: [0, 0, 0, 1], 1: [0, 1, 2, 3], 2: [3] * 40}
     fed = federate(script({0: held}))
     algorithm = FedAvg(batch_size=5, local_steps=4)
-    seen = algorithm.look(algorithm.init(fed), 0, fed)
+    seen = algorithm.asked_of(algorithm.init(fed), 0, fed)
     everyone = np.arange(3)
     assert seen.work(everyone).tolist() == [4, 4, 20]
     assert seen.seconds(everyone).tolist() == [1, 1, 1]
     points = np.array([[0.75, 0.25, 0, 0], [0.25, 0.25, 0.25, 0.25], [0, 0, 0, 1]])
     assert seen.distance(everyone) == pytest.approx(np.abs(points - points.mean(0)).sum(1), abs=1e-6)
     epochs = FedAvg(**COMMON)
-    assert epochs.look(epochs.init(fed), 0, fed).work(everyone).tolist() == [4, 4, 40]
+    assert epochs.asked_of(epochs.init(fed), 0, fed).work(everyone).tolist() == [4, 4, 40]
 
 
 def test_fielding_measures_distances_to_the_centre_of_the_cluster(script, federate):
@@ -210,7 +210,7 @@ def test_fielding_measures_distances_to_the_centre_of_the_cluster(script, federa
     fed = federate(script({0: held}))
     algorithm = Fielding(**COMMON, clusterer=KMeansBySilhouette(2, 2))
     state = algorithm.init(fed)
-    assert algorithm.look(state, 0, fed).distance(np.arange(4)) == pytest.approx([0.25] * 4, abs=1e-6)
+    assert algorithm.asked_of(state, 0, fed).distance(np.arange(4)) == pytest.approx([0.25] * 4, abs=1e-6)
 
 
 def test_a_clients_distance_is_that_to_its_own_centre_not_to_the_nearest(script, federate):
@@ -221,7 +221,7 @@ def test_a_clients_distance_is_that_to_its_own_centre_not_to_the_nearest(script,
     algorithm = Fielding(**COMMON)
     centres = torch.tensor([[1.0, 0, 0, 0], [0, 0, 1.0, 0], [0, 0, 0, 1.0]])
     state = replace(algorithm.init(fed), labels=torch.tensor([0, 1, 1, 1, 2, 2]), centres=centres)
-    found = algorithm.look(state, 0, fed).distance(np.array([5, 1, 3, 0]))
+    found = algorithm.asked_of(state, 0, fed).distance(np.array([5, 1, 3, 0]))
     assert found == pytest.approx([1.0, 2.0, 0.5, 0.0], abs=1e-6)
 
 
@@ -244,7 +244,7 @@ def test_without_reports_a_clusters_centre_is_the_mean_of_its_own_clients(script
     algorithm = Auxo(**COMMON, selection=spy, epsilon=0.0)
     state = algorithm.init(fed)
     two = {"models": state.models.repeat(2, 1), "labels": torch.tensor([0, 0, 1, 1])}
-    algorithm.cohort(replace(state, **two), 0, fed)
+    algorithm.pick(replace(state, **two), 0, fed)
     assert set(spy.told) == {(0, 1), (2, 3)}
     for found in spy.told.values():
         assert found == pytest.approx([0.5, 0.5], abs=1e-6)  # |1 − ¾| + |0 − ¼|

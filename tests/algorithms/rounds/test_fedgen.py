@@ -307,13 +307,6 @@ def test_what_is_sent(script, federate):
         assert {e.downloaded for e in exchanges} == {down}
 
 
-def test_heads_do_not_stay_in_the_results(script, federate):
-    fed = federate(people(script), module=network())
-    algorithm = FedGen(**COMMON)
-    _, done = algorithm.step(algorithm.init(fed), 0, fed)
-    assert all(set(result.seen) == {"accuracy", "finite"} for result in done.results)
-
-
 class Headless(LightningModule):
     def __init__(self):
         super().__init__()

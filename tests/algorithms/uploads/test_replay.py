@@ -591,7 +591,7 @@ def test_training_ahead_takes_every_client_once(federation):
     """With a long look-ahead the first step trains every client that comes, each for its first upload only."""
     loop = make(federation, Local(**COMMON), 50)
     loop.advance()
-    assert sorted([*loop.ready, 0]) == sorted(
+    assert sorted([*loop.ahead.ready, 0]) == sorted(
         {client: n for n, client in reversed(list(enumerate(loop.clients)))}.values()
     )
 

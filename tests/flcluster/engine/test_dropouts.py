@@ -64,9 +64,9 @@ def trained(monkeypatch):
     """Record what is trained, from now on."""
     log, train = [], Worker.train
 
-    def recording(self, job):
+    def recording(self, job, observe=None):
         log.append(job)
-        return train(self, job)
+        return train(self, job, observe)
 
     monkeypatch.setattr(Worker, "train", recording)
     return log

@@ -125,9 +125,15 @@ def test_a_corrupt_file(path):
         load_checkpoint(path)
 
 
-@pytest.mark.parametrize(
-    "content", [{"state_dict": {}}, {"version": 0}, {"version": 999}, {"version": "1"}, [1, 2], torch.ones(2)]
-)
+@pytest.mark.parametrize("version", [0, 1, 999, "2"])
+def test_another_version_is_refused_by_name(path, version):
+    path.parent.mkdir(parents=True)
+    torch.save({"version": version}, path)
+    with pytest.raises(UserError, match=rf"of version {version}, and this flcluster reads version 2: go on with"):
+        load_checkpoint(path)
+
+
+@pytest.mark.parametrize("content", [{"state_dict": {}}, [1, 2], torch.ones(2)])
 def test_a_foreign_file(path, content):
     path.parent.mkdir(parents=True)
     torch.save(content, path)
