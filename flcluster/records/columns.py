@@ -76,7 +76,7 @@ _COLUMNS = (
     Column("reclusterings", "Re-clusterings", "global re-clusterings so far", digits=1, whole=True),
     Column("kl", "KL", "KL (nats)"),
     Column("fresh_share", "Fresh, %", digits=1, scale=100),
-    Column("deprecated_share", "Deprecated, %", digits=1, scale=100),
+    Column("deprecated_share", "Depr., %", digits=1, scale=100),
     Column("download_ratio", "Download, ratio", digits=2),
     Column("wall_seconds", "Wall time, s", digits=0),
     Column("updates", "Updates", digits=1, whole=True, shown=False),

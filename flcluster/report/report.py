@@ -55,7 +55,7 @@ def summary_table(runs: Sequence[Run]) -> Table:
     """Return one row a run, and a dim row for each paper that prints the same dataset, K and method."""
     groups = repeats(runs)
     rows = _all_rows(groups)
-    columns = columns_of(rows)
+    columns = [each for each in columns_of(rows) if not each.name.endswith(LAST)]
     lines: list[Cells] = []
     dim = []
     for key, group in groups.items():

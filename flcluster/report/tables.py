@@ -43,14 +43,14 @@ class Grid:
 
 
 def terminal(grid: Grid) -> Table:
-    """Return a table for printing: numbers to the right, no word of a head broken, the first column in one line."""
+    """Return a table for printing: numbers to the right, they and the first column in one line, heads in several."""
     table = Table(title=escape(grid.title), box=box.SIMPLE_HEAD, padding=0, caption_justify="left")
     table.caption = escape(grid.caption)
     for at, head in enumerate(grid.heads):
         numbers = at > 0 and any(re.match(r"-?\.?\d", cell) for cell in grid.cells(head))
         side: Literal["left", "right"] = "right" if numbers else "left"
-        word = max(map(len, head.split()))
-        table.add_column(escape(head), justify=side, overflow="fold", no_wrap=at == 0, min_width=word)
+        widest = max(map(len, grid.cells(head))) if numbers else min(12, max(map(len, head.split())))
+        table.add_column(escape(head), justify=side, overflow="fold", no_wrap=at == 0, min_width=widest)
     for at, row in enumerate(grid.rows):
         style = "dim" if at in grid.dim else None
         table.add_row(*(escape(row.get(head, "")) for head in grid.heads), style=style)
