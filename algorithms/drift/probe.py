@@ -17,7 +17,7 @@ from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
 from flcluster.files import replacing
 from flcluster.report.paper_tables import paper_table
-from flcluster.report.report import wide_console
+from flcluster.report.tables import wide_console
 
 from .representations import Gradient, LabelHistogram
 

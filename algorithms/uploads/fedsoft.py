@@ -45,6 +45,11 @@ class FedSoftAsync(ClusterUploads[FedSoftState]):
 
     state_type: ClassVar[type] = FedSoftState
 
+    @property
+    def title(self) -> str:
+        """The papers' name."""
+        return super().title.replace("FedSoftAsync", "FedSoft-Async")
+
     def init(self, fed: Federation) -> FedSoftState:
         """Pre-train the cluster models."""
         clusters = self.pretrained(fed)

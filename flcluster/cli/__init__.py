@@ -16,7 +16,9 @@ def fit_command(argv: list[str]) -> int:
     from flcluster.engine.config import plan_fit
     from flcluster.engine.fit import build, fit
     from flcluster.engine.process import exit_code
-    from flcluster.report.report import Run, summary_table, wide_console
+    from flcluster.records.reader import Run
+    from flcluster.report.report import summary_table
+    from flcluster.report.tables import wide_console
 
     plan = plan_fit(argv)
     try:
@@ -62,7 +64,9 @@ def report_command(argv: list[str]) -> int:
     """Print runs beside the papers' numbers and draw the papers' figures: RUN [RUN …] [--output DIR]."""
     from jsonargparse import ArgumentParser
 
-    from flcluster.report.report import load_runs, summary_table, wide_console, write_report
+    from flcluster.records.reader import load_runs
+    from flcluster.report.report import summary_table, write_report
+    from flcluster.report.tables import wide_console
 
     parser = ArgumentParser(prog="flcluster report", description=report_command.__doc__)
     parser.add_argument("runs", nargs="+", type=str, help="Run directories, or folders of them.")
@@ -132,7 +136,7 @@ def export_command(argv: list[str]) -> int:
 def tables_command(argv: list[str]) -> int:
     """Print the papers' result tables: [NAME …]; without a name, list them."""
     from flcluster.report.paper_tables import list_tables, paper_table
-    from flcluster.report.report import wide_console
+    from flcluster.report.tables import wide_console
 
     for name in argv or []:
         wide_console().print(paper_table(name))

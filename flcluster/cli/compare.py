@@ -6,7 +6,9 @@ from pathlib import Path
 from flcluster.cli.processes import refuse_places, run_all, with_seed
 from flcluster.engine.config import with_dashes
 from flcluster.engine.resume import new_directory, option
-from flcluster.report.report import load_runs, summary_table, wide_console, write_report
+from flcluster.records.reader import load_runs
+from flcluster.report.report import summary_table, write_report
+from flcluster.report.tables import wide_console
 
 
 def compare(argv: list[str]) -> int:
@@ -30,7 +32,7 @@ def compare(argv: list[str]) -> int:
     ]
     if code := run_all(output, jobs):
         return code
-    runs = load_runs([output])
+    runs = load_runs([*(output / name for name, _ in jobs), output])
     console = wide_console()
     console.print(summary_table(runs))
     for path in write_report(runs, output):

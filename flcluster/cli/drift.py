@@ -12,7 +12,7 @@ from flcluster.engine.fit import instantiated
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
 from flcluster.federation.federation import Federation
-from flcluster.report.report import wide_console
+from flcluster.report.tables import wide_console
 
 
 def drift(argv: list[str]) -> int:

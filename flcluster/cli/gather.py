@@ -1,36 +1,19 @@
 """Finished runs as rows of one small CSV file that outlives their directories."""
 
 import csv
-import hashlib
-import json
-import math
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from jsonargparse import ArgumentParser
 
-from flcluster.engine.resume import flat
 from flcluster.errors import UserError
-from flcluster.files import replacing
-from flcluster.records.columns import METRICS
-from flcluster.records.reader import Run, key_of, load_runs, number
+from flcluster.records.configuration import configuration_key
+from flcluster.records.reader import Run, key_of, load_runs, number, results
+from flcluster.report.tables import write_csv
 
 FIRST = ("run", "method", "dataset", "K", "clients", "seed", "commit", "config", "seconds")
-
-
-COUNTED = r"(data|model|algorithm)(\..*)?|fabric\.precision"
-
-
-PLACES = r".*\.(root|download|cache)"
-"""Settings that say where data lie, not what they are."""
-
-
-FILES = r".*\.(manifest|path|file|folder)"
-"""Settings that name a file, of which only the name counts."""
 
 
 Row = Mapping[str, str]
@@ -55,6 +38,8 @@ def gather(argv: list[str]) -> int:
 def row_of(run: Run) -> Row:
     """Return what a row says of a run: which it is, what made it, its final metrics and the best of its accuracies."""
     summary, (dataset, K, method) = run.summary, key_of(run.summary)
+    if run.settings is None:
+        raise UserError(f"{run.path / 'config.yaml'} cannot be read: restore it, or repeat that run")
     row: dict[str, Any] = {
         "run": run.path.resolve().name,
         "method": method,
@@ -63,11 +48,11 @@ def row_of(run: Run) -> Row:
         "clients": summary.get("num_clients", ""),
         "seed": summary.get("seed", ""),
         "commit": summary.get("commit", "unknown"),
-        "config": config_hash(run.path / "config.yaml"),
+        "config": configuration_key(run),
         "seconds": round(number(summary, "wall_seconds"), 1),
     }
-    final = {name: number(summary, name) for name in dict.fromkeys(METRICS.values()) if name != "wall_seconds"}
-    row |= {name: shortened(value) for name, value in final.items() if math.isfinite(value)}
+    final = {name: value for name, value in results(summary).items() if name != "wall_seconds"}
+    row |= {name: shortened(value) for name, value in final.items()}
     curves = {name: values for name, values in run.metrics.items() if name in final and "acc" in name}
     row |= {f"best_{name}": shortened(np.nanmax(v)) for name, v in curves.items() if np.isfinite(v).any()}
     return {name: str(value) for name, value in row.items()}
@@ -80,36 +65,6 @@ def shortened(value: float) -> str:
     ('0.851225', '18781890')
     """
     return f"{value:.0f}" if float(value).is_integer() else f"{value:.6g}"
-
-
-def config_hash(path: Path) -> str:
-    """Return a short hash of a run's data, model, method and precision as resolved, without seed and places.
-
-    Runs with the same hash differ in their seed, or in nothing that may change a result.
-    """
-    try:
-        settings = flat(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"{path} cannot be read ({' '.join(str(error).split())}): repeat that run") from error
-    counted = {
-        key: _named(key, value)
-        for key, value in settings.items()
-        if re.fullmatch(COUNTED, key) and not re.fullmatch(PLACES, key)
-    }
-    return hashlib.sha256(json.dumps(counted, sort_keys=True, default=str).encode()).hexdigest()[:12]
-
-
-def _named(key: str, value: Any) -> Any:
-    """Return a setting without where its file or class lies: both may move."""
-    if isinstance(value, list):
-        return [_named(key, part) for part in value]
-    if isinstance(value, dict):  # an entry of a list
-        return {name: _named(f"{key}.{name}", part) for name, part in value.items()}
-    if not isinstance(value, str):
-        return value
-    if re.fullmatch(FILES, key):
-        return Path(value).name
-    return value.rpartition(".")[2] if key.endswith("class_path") else value
 
 
 def merged(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:
@@ -134,7 +89,4 @@ def write_rows(rows: Iterable[Row], path: Path) -> None:
     """Write rows, with every column that one of them has."""
     rows = list(rows)
     columns = [*FIRST, *sorted({name for row in rows for name in row} - set(FIRST))]
-    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(path, columns, ([row.get(name, "") for name in columns] for row in rows))

@@ -11,6 +11,7 @@ from jsonargparse import Namespace
 
 from flcluster.errors import UserError
 from flcluster.federation.ranks import is_main_process
+from flcluster.records.configuration import flat
 
 MAY_CHANGE = (
     r"run_dir|ckpt_path|logger(\..*)?|engine\.(?!session|threads).*|fabric\.(accelerator|devices|num_nodes|strategy)"
@@ -75,13 +76,6 @@ def new_directory(base: Path) -> Path:
         except FileExistsError:  # another run began in this second
             continue
     raise AssertionError("unreachable")
-
-
-def flat(tree: Any, prefix: str = "") -> dict[str, Any]:
-    """Flatten nested dicts to dotted keys."""
-    if not isinstance(tree, dict):
-        return {prefix: tree}
-    return {k: v for key, value in tree.items() for k, v in flat(value, f"{prefix}.{key}" if prefix else key).items()}
 
 
 def refuse_changes(now: dict[str, Any], then_path: Path) -> None:

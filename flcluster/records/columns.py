@@ -1,52 +1,141 @@
-"""What the columns of a run's files are called and how they are shown."""
+"""What the columns of a run's files, and the settings drawn against, are called and how they are shown: once."""
 
-LABELS = {
-    "epoch": "round",
-    "update": "client trainings",
-    "client_acc": "mean client accuracy",
-    "client_acc_std": "accuracy's deviation across clients",
-    "client_acc_last": "mean client accuracy (last 5 rows)",
-    "client_acc_after": "client accuracy after the reply",
-    "client_acc_before": "client accuracy before the reply",
-    "clusters": "clusters",
-    "delta": "threshold Δ",
-    "reclusterings": "global re-clusterings so far",
-    "heterogeneity": "mean client distance",
-    "max_distance": "largest distance in a cluster",
-    "p95_distance": "95th percentile of distances",
-    "moved": "clients moved",
-    "lost": "clients lost",
-    "coordinator_seconds": "coordinator's time (s)",
-    "report_bytes": "bytes of reports",
-    "upload_bytes": "bytes sent by clients so far",
-    "download_bytes": "bytes received by clients so far",
-    "purity": "purity of assignments",
-    "disagreement": "disagreement (mean squared distance)",
-    "messages": "models sent so far",
-    "isolated": "clients without a neighbour",
-    "lost_messages": "models that never arrived so far",
-    "message_age": "mean age of models when averaged",
-    "ifca_style_acc": "client accuracy (model chosen by test loss)",
-    "acc_global": "accuracy on the global test set",
-    "acc_local": "accuracy on clients' own test data",
-    "acc_global_dropouts": "dropouts' accuracy on the global test set",
-    "acc_local_dropouts": "dropouts' accuracy on their own test data",
-    "friend_acc_global": "friends' accuracy on the global test set",
-    "friend_acc_local": "friends' accuracy on clients' own test data",
-    "friend_acc_global_dropouts": "dropouts' friends on the global test set",
-    "friend_acc_local_dropouts": "dropouts' friends on their own test data",
-    "global_model_acc": "global model's accuracy",
-    "generator_loss": "generator's loss",
-    "algorithm.topology.p": "edge probability p",
-    "algorithm.noise_dim": "dimensions of the generator's noise",
-    "algorithm.per_class": "synthetic samples per class",
-    "algorithm.interpolation": "interpolation coefficient λ",
-    "data.partition.alpha": "Dirichlet α",
-    "tta": "time to accuracy",
-    "speedup": "speed-up (target = 1)",
-    "gain": "accuracy gain (percentage points)",
-}
-"""What columns and settings are called in pictures."""
+import math
+from dataclasses import dataclass, replace
+
+LAST = "_last"
+"""End of the name of a column that is the mean of another's last rows."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A number that runs are told by; what is not said is made from its name."""
+
+    name: str
+    """In metrics.csv, summary.json, study files and the papers' tables alike."""
+    title: str = ""
+    """Head of a table's column."""
+    label: str = ""
+    """On the axis of a picture."""
+    digits: int = 3
+    whole: bool = False
+    """Whether one run's number is whole, so that digits are for means alone."""
+    scale: float = 1.0
+    """What tables multiply it by: 100 for shares in per cent."""
+    unit: str = ""
+    """What follows the number in tables."""
+    shown: bool = True
+    """Whether a report's table has it; its CSV file, and a study that names it, have any column."""
+
+    def __post_init__(self) -> None:
+        plain = self.name.replace("_", " ")
+        for field in ("title", "label"):
+            object.__setattr__(self, field, getattr(self, field) or plain)
+
+    def text(self, mean: float, std: float = math.nan, finer: int = 0, runs: int = 2) -> str:
+        """Return the cell of a table for the mean of some runs; nothing for NaN.
+
+        >>> column("fresh_share").text(0.75, 0.01), column("clusters").text(3, runs=1)
+        ('75.0 ±1.0', '3')
+        """
+        digits = 0 if self.whole and runs == 1 else self.digits
+        text = plus_minus(self.scale * mean, self.scale * std, digits, finer)
+        return text and text + self.unit
+
+
+def plus_minus(mean: float, std: float = math.nan, digits: int = 3, finer: int = 0) -> str:
+    """Return ``mean ±std``, the deviation with some digits more; nothing for what is NaN."""
+    spread = f" ±{std:.{digits + finer}f}" if math.isfinite(std) else ""
+    return f"{mean:.{digits}f}{spread}" if math.isfinite(mean) else ""
+
+
+_COLUMNS = (
+    Column("acc_global", "Global test", "accuracy on the global test set"),
+    Column("acc_local", "Local test", "accuracy on clients' own test data"),
+    Column("friend_acc_global", "Friends, global test", "friends' accuracy on the global test set"),
+    Column("friend_acc_local", "Friends, local test", "friends' accuracy on clients' own test data", shown=False),
+    Column("acc_global_dropouts", "Dropouts, global test", "dropouts' accuracy on the global test set"),
+    Column("acc_local_dropouts", "Dropouts, local test", "dropouts' accuracy on their own test data"),
+    Column("friend_acc_global_dropouts", "Dropouts' friends, global test", "dropouts' friends on the global test set"),
+    Column(
+        "friend_acc_local_dropouts",
+        "Dropouts' friends, local test",
+        "dropouts' friends on their own test data",
+        shown=False,
+    ),
+    Column("global_model_acc", "Global model", "global model's accuracy"),
+    Column("client_acc", "Accuracy", "mean client accuracy"),
+    Column("client_acc_std", label="accuracy's deviation across clients", shown=False),
+    Column("client_acc_before", "Client before", "client accuracy before the reply"),
+    Column("client_acc_after", "Client after", "client accuracy after the reply"),
+    Column("cluster_acc", "Cluster", "mean cluster accuracy"),
+    Column("cluster_acc_mean", "Cluster, mean over rows", shown=False),
+    Column("ifca_style_acc", "Accuracy, IFCA style", "client accuracy (model chosen by test loss)", shown=False),
+    Column("purity", "Purity", "purity of assignments"),
+    Column("heterogeneity", "Heterogeneity", "mean client distance"),
+    Column("reclusterings", "Re-clusterings", "global re-clusterings so far", digits=1, whole=True),
+    Column("kl", "KL", "KL (nats)"),
+    Column("fresh_share", "Fresh, %", digits=1, scale=100),
+    Column("deprecated_share", "Depr., %", digits=1, scale=100),
+    Column("download_ratio", "Download, ratio", digits=2),
+    Column("wall_seconds", "Wall time, s", digits=0),
+    Column("updates", "Updates", digits=1, whole=True, shown=False),
+    Column("refused", "Refused", digits=1, whole=True, shown=False),
+    Column("clusters", "Clusters", digits=1, whole=True, shown=False),
+    Column("lost", "Lost", "clients lost", digits=1, whole=True, shown=False),
+    Column("moved", "Moved", "clients moved", digits=1, whole=True, shown=False),
+    Column("splits", digits=1, whole=True, shown=False),
+    Column("drifts", digits=1, whole=True, shown=False),
+    Column("merges", digits=1, whole=True, shown=False),
+    Column("requests", digits=1, whole=True, shown=False),
+    Column("isolated", "Isolated", "clients without a neighbour", digits=1, whole=True, shown=False),
+    Column("messages", "Models sent", "models sent so far", digits=0, shown=False),
+    Column("lost_messages", "Models lost", "models that never arrived so far", digits=0, shown=False),
+    Column("message_age", label="mean age of models when averaged", shown=False),
+    Column("disagreement", "Disagreement", "disagreement (mean squared distance)", shown=False),
+    Column("staleness", shown=False),
+    Column("generator_loss", "Generator's loss", "generator's loss", shown=False),
+    Column("distillation_loss", shown=False),
+    Column("delta", label="threshold Δ", shown=False),
+    Column("max_distance", label="largest distance in a cluster", shown=False),
+    Column("p95_distance", label="95th percentile of distances", shown=False),
+    Column("coordinator_seconds", "Coordinator, s", "coordinator's time (s)", shown=False),
+    Column("upload_bytes", "Bytes sent", "bytes sent by clients so far", digits=0, shown=False),
+    Column("download_bytes", "Bytes received", "bytes received by clients so far", digits=0, shown=False),
+    Column("report_bytes", label="bytes of reports", digits=0, shown=False),
+    Column("report_compute", digits=0, shown=False),
+    Column("client_compute", digits=0, shown=False),
+    Column("server_compute", digits=0, shown=False),
+    Column("clamped", shown=False),
+    Column("filtered", shown=False),
+    Column("tta", "Time to target", "time to accuracy", digits=1),
+    Column("speedup", "Speed-up", "speed-up (target = 1)", digits=2, unit="×"),
+    Column("gain", "Gain, points", "accuracy gain (percentage points)", digits=1),
+    Column("target", "Target"),
+    Column("epoch", label="round"),
+    Column("update", label="client trainings"),
+    Column("algorithm.topology.p", label="edge probability p"),
+    Column("algorithm.noise_dim", label="dimensions of the generator's noise"),
+    Column("algorithm.per_class", label="synthetic samples per class"),
+    Column("algorithm.interpolation", label="interpolation coefficient λ"),
+    Column("data.partition.alpha", label="Dirichlet α"),
+)
+
+
+COLUMNS = {column.name: column for column in _COLUMNS}
+"""All that is known by name, in the order of a report's table; a method's own columns need no entry."""
+
+
+def column(name: str) -> Column:
+    """Return how a column is shown, also one that no one has described, or the mean of its last rows.
+
+    >>> column("purity_last").title, column("my_loss").title
+    ('Purity, last 5 rows', 'my loss')
+    """
+    if name in COLUMNS or not name.endswith(LAST):
+        return COLUMNS.get(name) or Column(name)
+    rows = column(name.removesuffix(LAST))
+    return replace(rows, name=name, title=f"{rows.title}, last 5 rows", label=f"{rows.label} (last 5 rows)")
 
 
 SHOWN_SIZES = 10
@@ -57,89 +146,3 @@ POPULATION = (
     *(f"cluster_size_{k}" for k in range(SHOWN_SIZES)),
 )
 """What is measured of all clients together; sizes are shown of the first ten clusters."""
-
-
-TITLES = {
-    "client_acc": "Accuracy",
-    "client_acc_last": "Accuracy, last 5 rows",
-    "speedup": "Speed-up",
-    "gain": "Gain, points",
-    "target": "Target",
-    "reclusterings": "Re-clusterings",
-    "heterogeneity": "Heterogeneity",
-    "clusters": "Clusters",
-    "coordinator_seconds": "Coordinator, s",
-    "lost": "Lost",
-    "moved": "Moved",
-    "purity": "Purity",
-    "purity_last": "Purity, last 5 rows",
-    "disagreement": "Disagreement",
-    "messages": "Models sent",
-    "isolated": "Isolated",
-    "lost_messages": "Models lost",
-    "ifca_style_acc": "Accuracy, IFCA style",
-    "acc_global": "Global test",
-    "acc_local": "Local test",
-    "acc_global_dropouts": "Dropouts, global test",
-    "acc_local_dropouts": "Dropouts, local test",
-    "friend_acc_global": "Friends, global test",
-    "friend_acc_local": "Friends, local test",
-    "friend_acc_global_dropouts": "Dropouts' friends, global test",
-    "friend_acc_local_dropouts": "Dropouts' friends, local test",
-    "global_model_acc": "Global model",
-    "generator_loss": "Generator's loss",
-    "upload_bytes": "Bytes sent",
-    "wall_seconds": "Wall time, s",
-}
-
-
-DIGITS = {
-    "speedup": 2,
-    "gain": 1,
-    "tta": 1,
-    "wall_seconds": 0,
-    "reclusterings": 1,
-    "clusters": 1,
-    "lost": 1,
-    "moved": 1,
-    "isolated": 1,
-    "messages": 0,
-    "lost_messages": 0,
-    "report_bytes": 0,
-    "upload_bytes": 0,
-    "download_bytes": 0,
-}
-
-
-COUNTS = ("reclusterings", "clusters", "lost", "moved", "updates", "isolated")
-
-
-METRICS = {"client_before": "client_acc_before", "client_after": "client_acc_after", "cluster": "cluster_acc"}
-
-
-METRICS |= {"client": "client_acc_after", "cluster_trajectory_mean": "cluster_acc_mean"}
-
-
-METRICS |= {"client_all": "client_acc", "client_all_last": "client_acc_last"}
-
-
-METRICS |= {name: name for name in ("heterogeneity", "reclusterings", "clusters", "coordinator_seconds", "lost")}
-
-
-METRICS |= {name: name for name in ("purity", "disagreement", "messages", "isolated", "ifca_style_acc")}
-
-
-METRICS |= {name: name for name in ("acc_global", "acc_local", "acc_global_dropouts", "acc_local_dropouts")}
-
-
-METRICS |= {f"friend_{name}": f"friend_{name}" for name in list(METRICS) if name.startswith("acc_")}
-
-
-METRICS |= {name: name for name in ("global_model_acc", "generator_loss")}
-
-
-METRICS |= {name: name for name in ("kl", "fresh_share", "deprecated_share", "refused", "updates", "wall_seconds")}
-
-
-METRICS |= {name: name for name in ("upload_bytes", "download_bytes", "client_compute", "server_compute")}
-"""A metric's name in the rows (the papers' where they have it) and its key in a run's summary."""

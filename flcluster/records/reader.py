@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from flcluster.errors import UserError
-from flcluster.records.columns import METRICS
+from flcluster.records.columns import COLUMNS
+
+NO_RESULTS = r"seed|num_\w+|\w+_std|cluster_size_\d+|updates_per_second|peak_memory_gb"
+"""Numbers in a summary that are no result of the run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +31,8 @@ class Run:
     clients: dict[str, np.ndarray]
     """Columns of ``clients.csv``, one entry an upload; NaN = not measured, ``status`` is text."""
     label: str
+    settings: Mapping[str, Any] | None = None
+    """The resolved configuration, as ``config.yaml`` has it; None where that cannot be read."""
 
     @classmethod
     def load(cls, path: str | Path) -> "Run":
@@ -36,7 +43,16 @@ class Run:
         metrics = read_columns(path / "metrics.csv", ("update",))
         clients = read_columns(path / "clients.csv", ("update", "client", "status"))
         where = dataset if summary.get("partition") else f"{dataset} K={K}"
-        return cls(path, summary, metrics, clients, f"{method} {where} seed={summary.get('seed', '?')}")
+        label = f"{method} {where} seed={summary.get('seed', '?')}"
+        return cls(path, summary, metrics, clients, label, _read_settings(path / "config.yaml"))
+
+
+def _read_settings(path: Path) -> Mapping[str, Any] | None:
+    try:
+        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return None
+    return settings if isinstance(settings, dict) else None
 
 
 def _text(path: Path) -> str:
@@ -57,7 +73,7 @@ def _read_summary(path: Path) -> dict[str, Any]:
     absent = [n for n in needed if summary.get(n) is None] if isinstance(summary, dict) else list(needed)
     if absent:
         raise UserError(f"{path} lacks {', '.join(absent)}: it is no summary of a run; repeat that run.")
-    for name in ("num_clusters", *METRICS.values()):
+    for name in ("num_clusters", *COLUMNS):
         if not isinstance(summary.get(name), int | float | None):
             raise UserError(f"{path}: {name} is {summary[name]!r}, not a number; repeat that run.")
     return summary
@@ -90,12 +106,13 @@ def _column(path: Path, name: str, cells: Sequence[str]) -> np.ndarray:
 
 
 def load_runs(paths: Iterable[str | Path]) -> list[Run]:
-    """Load run directories, and every finished run at any depth below other directories, in table order."""
+    """Load run directories in the order given, and every finished run at any depth below other directories by name."""
     found: dict[Path, Run] = {}
     for path in map(Path, paths):
-        for directory in _run_directories(path):
-            found[directory.resolve()] = Run.load(directory)
-    return sorted(found.values(), key=lambda run: (order(key_of(run.summary)), number(run.summary, "seed")))
+        loaded = [Run.load(directory) for directory in _run_directories(path)]
+        for run in sorted(loaded, key=lambda run: (*key_of(run.summary), number(run.summary, "seed"))):
+            found.setdefault(run.path.resolve(), run)
+    return list(found.values())
 
 
 def _run_directories(path: Path) -> list[Path]:
@@ -111,38 +128,12 @@ def _run_directories(path: Path) -> list[Path]:
     return finished
 
 
-METHODS = ("CDFL", "CCFL", "FedSoft-Async", "FedBuff", "CA2FL", "Local", "FedAvg", "IFCA")
-
-
-DRIFT_METHODS: tuple[str, ...] = ("Fielding", "AlwaysRecluster", "MoveIndividuals", "StaticClustering", "SelectedOnly")
-
-
-DRIFT_METHODS += ("FlexCFL", "Auxo", "FedDrift")
-
-
-GOSSIP_METHODS = ("DFCA-GI", "DFCA-LI", "DFedAvgM", "FedSPD", "AsyncDFCA-GI", "AsyncDFCA-LI")
-
-
-SKEW_METHODS = ("FedProx", "SCAFFOLD", "FedGen", "FedDF", "FedAvg-FT", "AP-FL")
-"""The order of methods in tables and pictures, first those for uploads; others follow by name."""
-
-
 Summary = Mapping[str, Any]
 """A run's ``summary.json``."""
 
 
 Key = tuple[str, int, str]
-"""Dataset (and who holds what of it), number of clusters and method: runs that share it are repeats of each other."""
-
-
-def method_name(algorithm: str) -> str:
-    """Return the papers' spelling of an algorithm's class name.
-
-    >>> method_name("FedSoftAsync (staleness in epochs)")
-    'FedSoft-Async (staleness in epochs)'
-    """
-    name, variant = family(algorithm), algorithm[len(family(algorithm)) :]
-    return {"FedSoftAsync": "FedSoft-Async"}.get(name, name) + variant
+"""Dataset (and who holds what of it), number of clusters and method: what a run is called in tables."""
 
 
 def family(method: str) -> str:
@@ -154,19 +145,31 @@ def family(method: str) -> str:
     return method.partition(" (")[0]
 
 
+def plain_name(name: str) -> str:
+    """Return a method's or a dataset's name without its variant and hyphens, which papers set as they like.
+
+    >>> plain_name("FedSoft-Async (staleness in epochs)")
+    'FedSoftAsync'
+    """
+    return family(name).replace("-", "")
+
+
 def key_of(summary: Summary) -> Key:
-    """Return what a run is a repeat of; where clients differ in their labels, who holds what belongs to the dataset."""
+    """Return what a run is called; where clients differ in their labels, who holds what belongs to the dataset."""
     dataset = str(summary["dataset"])
     if summary.get("partition"):
         dataset = f"{dataset}, {summary['partition']}, {summary.get('num_clients', '?')} clients"
-    return dataset, int(summary["num_clusters"]), method_name(summary["algorithm"])
+    return dataset, int(summary["num_clusters"]), str(summary["algorithm"])
 
 
-def order(key: Key) -> tuple[str, int, int, str]:
-    """Sort key: by dataset, K, then the methods' fixed order."""
-    dataset, K, method = key
-    known, name = METHODS + DRIFT_METHODS + GOSSIP_METHODS + SKEW_METHODS, family(method)
-    return dataset, K, known.index(name) if name in known else len(known), method
+def results(summary: Summary) -> dict[str, float]:
+    """Return the final numbers of a run by their columns' names, a method's own among them; without those unknown."""
+    numbers = {name: value for name, value in summary.items() if isinstance(value, int | float)}
+    return {
+        name: float(value)
+        for name, value in numbers.items()
+        if math.isfinite(value) and not re.fullmatch(NO_RESULTS, name)
+    }
 
 
 def number(summary: Summary, name: str) -> float:

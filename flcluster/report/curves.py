@@ -6,13 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from flcluster.records.columns import LABELS
 from flcluster.records.reader import Run
-
-
-def label_of(column: str) -> str:
-    """Return a column's name for an axis."""
-    return LABELS.get(column, column.replace("_", " "))
 
 
 def points(run: Run, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:

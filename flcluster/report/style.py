@@ -1,15 +1,12 @@
 """What all pictures share: colours, axes, legends, files."""
 
 import math
-import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-
-from flcluster.records.reader import DRIFT_METHODS, GOSSIP_METHODS, METHODS, SKEW_METHODS, method_name
 
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#000000", "#56B4E9", "#999933")
 """A palette that colour-blind readers can tell apart (its yellow, too faint for lines, replaced by olive)."""
@@ -18,30 +15,14 @@ OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#000000", "
 OTHERS = ("#882255", "#44AA99", "#AA4499", "#117733", "#332288")
 
 
-COLOURS = dict(zip(METHODS, OKABE_ITO, strict=True))
-
-
-DRIFT_COLOURS = dict(zip(DRIFT_METHODS, (*OKABE_ITO[1::-1], *OKABE_ITO[2:6], OTHERS[0], OTHERS[4]), strict=True))
-
-
-GOSSIP_COLOURS = dict(zip(GOSSIP_METHODS, OKABE_ITO[:6], strict=True))
-
-
-SKEW_COLOURS = dict(zip(SKEW_METHODS, (*OKABE_ITO[2:5], OKABE_ITO[7], *OKABE_ITO[:2]), strict=True))
-"""Methods under drift, without a server and for skewed labels are drawn beside FedAvg, Local and IFCA rather than those
-for uploads, whose colours they share."""
-
-
-def colour(method: str) -> str:
-    """Return a method's colour, the same in every picture."""
-    name = method_name(method)
-    known = COLOURS | DRIFT_COLOURS | GOSSIP_COLOURS | SKEW_COLOURS
-    return known.get(name.removesuffix(" (MiniLM)")) or OTHERS[zlib.crc32(name.encode()) % len(OTHERS)]
+def inks(names: Iterable[str]) -> dict[str, str]:
+    """Give each name a colour, in order of appearance: methods have it in all pictures of a report."""
+    return {name: shade(index) for index, name in enumerate(dict.fromkeys(names))}
 
 
 def shade(index: int) -> str:
     """Return the colour of the index-th thing of a kind (cluster, variant)."""
-    return (OKABE_ITO + OTHERS)[index % 13]
+    return (OKABE_ITO + OTHERS)[index % len(OKABE_ITO + OTHERS)]
 
 
 def hue(index: int) -> str:

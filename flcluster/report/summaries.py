@@ -1,15 +1,12 @@
-"""Numbers in rows: the papers' printed tables, and our own runs aggregated over seeds in the same schema."""
+"""Our runs gathered into repeats, and their numbers in rows of the same form as the papers'."""
 
-import csv
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from flcluster.records.columns import METRICS
-from flcluster.records.reader import Key, Summary, family, key_of, number
-from flcluster.records.reader import order as order
+from flcluster.records.configuration import configuration_key, differences
+from flcluster.records.reader import Key, Run, Summary, key_of, number, plain_name, results
 
 OURS = "ours"
 
@@ -26,15 +23,24 @@ class Row(NamedTuple):
     source: str
 
 
-Groups = Mapping[Key, Sequence[Summary]]
+Groups = Mapping[Key, Sequence[Run]]
+"""What a table calls runs -> those runs, repeats of each other."""
 
 
-def repeats(summaries: Iterable[Summary]) -> Groups:
-    """Gather summaries that differ only in their seed, in table order."""
-    groups: dict[Key, list[Summary]] = {}
-    for summary in summaries:
-        groups.setdefault(key_of(summary), []).append(summary)
-    return {key: groups[key] for key in sorted(groups, key=order)}
+def repeats(runs: Iterable[Run]) -> Groups:
+    """Gather runs whose configurations differ only in their seed, by dataset and K, else in order of appearance.
+
+    Others of the same name are no repeats: what sets them apart follows their method's name.
+    """
+    named: dict[Key, dict[str, list[Run]]] = {}
+    for run in runs:
+        named.setdefault(key_of(run.summary), {}).setdefault(configuration_key(run), []).append(run)
+    groups: dict[Key, list[Run]] = {}
+    for (dataset, K, method), alike in sorted(named.items(), key=lambda item: item[0][:2]):
+        apart = differences([group[0] for group in alike.values()]) if len(alike) > 1 else [""]
+        for said, group in zip(apart, alike.values(), strict=True):
+            groups[dataset, K, f"{method} ({said})" if said else method] = group
+    return groups
 
 
 def per_update(summary: Summary, name: str) -> float:
@@ -54,54 +60,38 @@ def mean_std(values: Iterable[float]) -> tuple[float, float]:
     return mean, statistics.stdev(finite) if len(finite) > 1 else math.nan
 
 
-def ratios(groups: Groups, key: Key, name: str) -> list[float]:
-    """Return each repeat's total per update over CDFL's mean (else CCFL's) at the same dataset and K, or NaN."""
-    bases = [groups[base] for base in ((*key[:2], "CDFL"), (*key[:2], "CCFL")) if base in groups]
-    unit, _ = mean_std(per_update(summary, name) for summary in (bases[0] if bases else ()))
-    return [per_update(summary, name) / unit if unit > 0 else math.nan for summary in groups[key]]
+def unit_of(groups: Groups, key: Key, methods: Sequence[str]) -> Key | None:
+    """Return the key at the same dataset and K of the first of some methods that ran there, if need be a variant."""
+    here = [other for other in groups if other[:2] == key[:2]]
+    for method in methods:
+        if found := [other for other in here if plain_name(other[2]) == plain_name(method)]:
+            return min(found, key=lambda other: other[2] != method)
+    return None
+
+
+def ratios(groups: Groups, key: Key, name: str, methods: Sequence[str]) -> list[float]:
+    """Return each repeat's total per update over the mean of the first of some methods that ran there, or NaN."""
+    base = unit_of(groups, key, methods)
+    unit, _ = mean_std(per_update(run.summary, name) for run in (groups[base] if base else ()))
+    return [per_update(run.summary, name) / unit if unit > 0 else math.nan for run in groups[key]]
 
 
 def our_rows(groups: Groups) -> list[Row]:
-    """Aggregate repeats to mean and standard deviation over seeds; what no run measured is left out."""
-    wanted = [(key, metric) for key in groups for metric in METRICS]
-    rows = [Row(*key, metric, *mean_std(_measured(s, metric) for s in groups[key]), OURS) for key, metric in wanted]
-    return [row for row in rows if math.isfinite(row.mean)]
-
-
-def _measured(summary: Summary, metric: str) -> float:
-    """Local has one accuracy, ``client``, as in the papers: no server's reply parts a before from an after."""
-    client = metric if metric in ("client", "client_before", "client_after") else None
-    if client and (client == "client") != (family(summary["algorithm"]) == "Local"):
-        return math.nan
-    value = number(summary, METRICS[metric])
-    return number(summary, "client_acc_before") if client == "client" and math.isnan(value) else value
+    """Aggregate repeats to mean and standard deviation over seeds, for all that their summaries tell."""
+    rows = []
+    for key, group in groups.items():
+        found = [results(run.summary) for run in group]
+        for name in dict.fromkeys(name for each in found for name in each):
+            rows.append(Row(*key, name, *mean_std(each[name] for each in found if name in each), OURS))
+    return rows
 
 
 def cautions(groups: Groups) -> list[str]:
     """Say where the runs averaged are more than repeats of each other under different seeds."""
     said = []
     for (dataset, K, method), group in groups.items():
-        unlike = [name for name in ("num_clients", "updates") if len({summary.get(name) for summary in group}) > 1]
-        unlike += ["a repeated seed"] if len({summary.get("seed") for summary in group}) < len(group) else []
+        told = [run.summary for run in group]
+        unlike = [name for name in ("num_clients", "updates") if len({summary.get(name) for summary in told}) > 1]
+        unlike += ["a repeated seed"] if len({summary.get("seed") for summary in told}) < len(told) else []
         said += [f"{method} on {dataset}, K={K}: not plain repeats ({', '.join(unlike)})."] if unlike else []
     return said
-
-
-def plus_minus(mean: float, std: float = math.nan, digits: int = 3, finer: int = 0) -> str:
-    """Return ``mean ±std`` for a table's cell, the deviation with some digits more; nothing for what is NaN."""
-    spread = f" ±{std:.{digits + finer}f}" if math.isfinite(std) else ""
-    return f"{mean:.{digits}f}{spread}" if math.isfinite(mean) else ""
-
-
-def write_rows(rows: Iterable[Row], path: Path) -> None:
-    """Write rows as CSV with the columns of ``Row``; NaN becomes an empty cell."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(Row._fields)
-        writer.writerows(["" if cell != cell else cell for cell in row] for row in rows)
-
-
-def markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of cells, the first being the head, as a Markdown table."""
-    head, *body = ([cell.replace("|", "\\|") for cell in cells] for cells in rows)
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, ["---"] * len(head), *body])

@@ -8,9 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from flcluster.records.columns import column as described
 from flcluster.records.reader import Run
-from flcluster.report.curves import cluster_sizes, counts_rounds, has, label_of, points, time_unit
-from flcluster.report.style import colour, shade, tidy
+from flcluster.report.curves import cluster_sizes, counts_rounds, has, points, time_unit
+from flcluster.report.style import shade, tidy
 
 TITLES = {"heterogeneity": "heterogeneity", "clusters": "clusters", "reclusterings": "global re-clusterings"}
 
@@ -18,7 +19,7 @@ TITLES = {"heterogeneity": "heterogeneity", "clusters": "clusters", "reclusterin
 def draw_sizes(axes: Axes, run: Run, title: str) -> None:
     """Stack the clusters' sizes over rounds, with a dotted line at each global re-clustering."""
     rounds, sizes = cluster_sizes(run)
-    tidy(axes, title, label_of("epoch"), "clients")
+    tidy(axes, title, described("epoch").label, "clients")
     areas = axes.stackplot(rounds, sizes, step="post", colors=[shade(k) for k in range(len(sizes))], alpha=0.8)
     for area in areas:
         area.set(edgecolor="white", linewidth=0.3)
@@ -65,15 +66,20 @@ def _panels(run: Run) -> Mapping[str, Draw]:
 
 
 def _lines(axes: Axes, run: Run, title: str, x: str, columns: tuple[str, ...], y: str) -> None:
-    unit, label = time_unit([run]) if x == "time" else (1.0, label_of(x))
-    tidy(axes, title, label, y or label_of(columns[0]))
+    unit, label = time_unit([run]) if x == "time" else (1.0, described(x).label)
+    tidy(axes, title, label, y or described(columns[0]).label)
     drawn = [column for column in columns if has(run, column)]
     for at, column in enumerate(drawn):
         xs, ys = points(run, x, column)
-        ink = colour(run.summary["algorithm"]) if len(columns) == 1 else shade(at)
+        ink = shade(at)
         style = "default" if column in ("client_acc", "heterogeneity") else "steps-post"
         axes.plot(
-            xs / unit, ys, color=ink, drawstyle=style, marker="o" if len(xs) < 3 else None, label=label_of(column)
+            xs / unit,
+            ys,
+            color=ink,
+            drawstyle=style,
+            marker="o" if len(xs) < 3 else None,
+            label=described(column).label,
         )
     if len(columns) > 1:
         axes.set_ylim(0, 1.4 * max(points(run, x, column)[1].max() for column in drawn))  # room for the legend

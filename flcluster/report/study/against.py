@@ -7,16 +7,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from flcluster.records.columns import LABELS
-from flcluster.report.curves import label_of
-from flcluster.report.study.file import Picture, Study
+from flcluster.records.columns import COLUMNS, column
+from flcluster.report.figures.bars import Values
+from flcluster.report.study.file import Picture, Runs, Study
 from flcluster.report.study.series import series
-from flcluster.report.study.values import Runs, over_seeds
+from flcluster.report.study.values import known_means
 from flcluster.report.style import hue, legend, panels, tidy
-from flcluster.report.summaries import mean_std
-
-Values = Mapping[str, tuple[float, float]]
-"""Variant -> mean and standard deviation over seeds, for those that have one."""
 
 
 def against_figure(study: Study, picture: Picture, runs: Runs) -> Figure | None:
@@ -26,13 +22,13 @@ def against_figure(study: Study, picture: Picture, runs: Runs) -> Figure | None:
     """
     variants = {name: study.variants[name] for name in picture.of or study.variants}
     lines, levels = series(study.common, variants, picture.x)
-    values = {y: _values(study, runs, y) for y in picture.columns}
+    values = {y: known_means(study, runs, y) for y in picture.columns}
     if not any(name in found for found in values.values() for line in lines.values() for _, name in line):
         return None
     inks = {name: hue(i) for i, name in enumerate([*lines, *levels])}
     figure, places = panels(len(picture.columns))
     for axes, y in zip(places, picture.columns, strict=True):
-        tidy(axes, "", setting_label(picture.x), label_of(y))
+        tidy(axes, "", setting_label(picture.x), column(y).label)
         for name, line in lines.items():
             _points(axes, line, values[y], inks[name], name)
         for name in levels:
@@ -45,12 +41,7 @@ def against_figure(study: Study, picture: Picture, runs: Runs) -> Figure | None:
 def setting_label(path: str) -> str:
     """Return what a setting is called on an axis: by its path if that has a name, else by the path's end."""
     parts = [part for part in path.split(".") if part != "init_args"]
-    return LABELS.get(".".join(parts)) or label_of(parts[-1])
-
-
-def _values(study: Study, runs: Runs, column: str) -> Values:
-    found = {name: mean_std(over_seeds(study, runs, name, column)) for name in runs}
-    return {name: pair for name, pair in found.items() if math.isfinite(pair[0])}
+    return column(name if (name := ".".join(parts)) in COLUMNS else parts[-1]).label
 
 
 def _points(axes: Axes, line: Sequence[tuple[float, str]], values: Values, ink: str, name: str) -> None:

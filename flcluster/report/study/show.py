@@ -7,13 +7,14 @@ from typing import Any
 
 from flcluster.errors import UserError
 from flcluster.files import replacing, slug
+from flcluster.records.configuration import configuration_key, differences
 from flcluster.records.reader import Run
-from flcluster.report.paper_tables import paper_markdown, paper_table
-from flcluster.report.report import wide_console
+from flcluster.report.paper_tables import paper_grid, paper_table
 from flcluster.report.study.figures import draw
-from flcluster.report.study.file import Study
-from flcluster.report.study.values import Runs, columns_of, markdown, terminal_table, write_values
+from flcluster.report.study.file import Runs, Study
+from flcluster.report.study.values import columns_of, grid, write_values
 from flcluster.report.style import save
+from flcluster.report.tables import markdown, terminal, wide_console
 
 
 def found_runs(plan: Study, output: Path) -> Runs:
@@ -26,11 +27,22 @@ def found_runs(plan: Study, output: Path) -> Runs:
         mine = [path for path in folders if re.fullmatch(rf"{re.escape(slug(name))}(-seed\d+)?", path.name)]
         for run in map(Run.load, mine):
             runs.setdefault(name, {})[int(run.summary.get("seed", 0))] = run
+        runs |= {name: _repeats(name, runs[name])} if name in runs else {}
         if not mine:
             warnings.warn(f"{output} has no run of variant {name}: it is left out", stacklevel=2)
     if not runs:
         raise UserError(f"{output} holds no run of the study {plan.path}")
     return runs
+
+
+def _repeats(name: str, seeds: dict[int, Run]) -> dict[int, Run]:
+    """Leave out runs of a variant that are no repeats of that with its first seed: their settings are others."""
+    first = seeds[min(seeds)]
+    alike = {seed: run for seed, run in seeds.items() if configuration_key(run) == configuration_key(first)}
+    for seed in sorted(set(seeds) - set(alike)):
+        unlike = " but ".join(differences([first, seeds[seed]]))
+        warnings.warn(f"{name}: seed {seed} has other settings ({unlike}) and is left out", stacklevel=3)
+    return alike
 
 
 def show(plan: Study, output: Path) -> None:
@@ -39,7 +51,7 @@ def show(plan: Study, output: Path) -> None:
     console = wide_console()
     if missing := [name for name in plan.table if name not in columns_of(plan, runs)]:
         warnings.warn(f"no run has a value for {', '.join(missing)}: left out of the table", stacklevel=2)
-    console.print(terminal_table(plan, runs))
+    console.print(terminal(grid(plan, runs)))
     for name in plan.paper:
         console.print(paper_table(name))
     for path in write(plan, runs, output):
@@ -54,10 +66,10 @@ def write(plan: Study, runs: Runs, output: Path) -> list[Path]:
             warnings.warn(f"no run has anything to draw for {picture.name}: left out", stacklevel=2)
     pictures = [path for path in figures if path is not None]
     write_values(plan, runs, output / "study.csv")
-    lines = [f"# {plan.title}", "", markdown(plan, runs), ""]
+    lines = [f"# {plan.title}", "", markdown(grid(plan, runs)), ""]
     lines += [f"![{path.stem}]({path.name})\n" for path in pictures]
     for name in plan.paper:
-        lines += [f"## {name}, as printed in the paper", "", paper_markdown(name), ""]
+        lines += [f"## {name}, as printed in the paper", "", markdown(paper_grid(name)), ""]
     lines += ["## Runs", "", *_run_lines(runs, output), ""]
     with replacing(output / "study.md") as temporary:
         temporary.write_text("\n".join(lines), encoding="utf-8")

@@ -1,40 +1,22 @@
 """Finished runs gathered into a CSV file, and which code made them."""
 
 import csv
-import json
 import subprocess
 
-import pytest
-import yaml
+from runs import write_run
 
 from flcluster import __version__
 from flcluster.cli import main
-from flcluster.cli.gather import config_hash
 from flcluster.records.provenance import code_version
 
-CONFIG = {
-    "seed_everything": 0,
-    "fabric": {"precision": "32-true", "devices": 1},
-    "data": {
-        "class_path": "D",
-        "init_args": {"root": "data", "download": False, "num_clients": 4, "shifts": [{"class_path": "S"}]},
-    },
-    "model": {"class_path": "M", "init_args": {"lr": 0.1}},
-    "algorithm": {"class_path": "A", "init_args": {"semantics": {"init_args": {"path": "here/clip.npz"}}}},
-    "engine": {"threads": 1},
-    "run_dir": None,
-}
+SETTINGS = {"seed_everything": 0, "model": {"class_path": "M", "init_args": {"lr": 0.1}}}
+METRICS = {"update": [1, 2, 3], "client_acc_after": ["", 0.8, 0.7], "kl": [0.5, 0.4, 0.3]}
 
 
-def write_run(path, status="finished", config=CONFIG, **values):
-    summary = {"algorithm": "CDFL", "dataset": "D", "num_clusters": 2, "num_clients": 4, "seed": 0, "commit": "abc"}
-    summary |= {"status": status, "client_acc_after": 0.7, "kl": None, "wall_seconds": 12.34, "refused": 0}
-    path.mkdir(parents=True)
-    (path / "summary.json").write_text(json.dumps(summary | values))
-    (path / "metrics.csv").write_text("update,client_acc_after,kl\n1,,0.5\n2,0.8,0.4\n3,0.7,0.3\n")
-    (path / "clients.csv").write_text("update,client,status\n1,0,accepted\n")
-    (path / "config.yaml").write_text(yaml.safe_dump(config))
-    return path
+def ran(path, status="finished", settings=SETTINGS, **values):
+    told = {"dataset": "D", "num_clients": 4, "commit": "abc", "status": status, "client_acc_after": 0.7, "kl": None}
+    told |= {"wall_seconds": 12.34, "refused": 0}
+    return write_run(path, metrics=METRICS, settings=settings, **{**told, **values})
 
 
 def rows_in(path):
@@ -43,8 +25,8 @@ def rows_in(path):
 
 
 def test_a_row_tells_what_ran_and_how_it_ended(tmp_path, capsys):
-    write_run(tmp_path / "runs" / "CDFL-seed3", seed=3, client_compute=18781890)
-    write_run(tmp_path / "runs" / "CDFL-seed4", status="stopped: SIGTERM")
+    ran(tmp_path / "runs" / "CDFL-seed3", seed=3, client_compute=18781890)
+    ran(tmp_path / "runs" / "CDFL-seed4", status="stopped: SIGTERM")
     assert main(["gather", str(tmp_path / "runs"), "--output", str(tmp_path / "out" / "x.csv")]) == 0
     assert "1 rows, 1 of them from these runs; left out 1 that have not finished" in capsys.readouterr().out
     (row,) = rows_in(tmp_path / "out" / "x.csv")
@@ -59,57 +41,28 @@ def test_rows_of_runs_that_are_gone_stay(tmp_path):
     out = tmp_path / "x.csv"
     for name, values in [("b", {}), ("a", {"acc_global": 0.5}), ("b", {"client_acc_after": 0.9})]:
         folder = tmp_path / str(len(list(tmp_path.iterdir()))) / name
-        write_run(folder, **values)
+        ran(folder, **values)
         assert main(["gather", str(folder), "--output", str(out)]) == 0
     a, b = rows_in(out)
     assert (a["run"], a["acc_global"], a["client_acc_after"]) == ("a", "0.5", "0.7")
     assert (b["run"], b["acc_global"], b["client_acc_after"]) == ("b", "", "0.9")
-    write_run(tmp_path / "again" / "b", commit="def")  # other code: another row
+    ran(tmp_path / "again" / "b", commit="def")  # other code: another row
     assert main(["gather", str(tmp_path / "again"), "--output", str(out)]) == 0
     assert [(row["run"], row["commit"]) for row in rows_in(out)] == [("a", "abc"), ("b", "abc"), ("b", "def")]
 
 
 def test_another_file_is_not_overwritten(tmp_path, capsys):
-    write_run(tmp_path / "run")
+    ran(tmp_path / "run")
     (tmp_path / "x.csv").write_text("my,own\n1,2\n")
     assert main(["gather", str(tmp_path / "run"), "--output", str(tmp_path / "x.csv")]) == 2
     assert "x.csv does not begin with the columns run" in capsys.readouterr().err
     assert (tmp_path / "x.csv").read_text() == "my,own\n1,2\n"
 
 
-def changed(key, value):
-    config = json.loads(json.dumps(CONFIG))
-    *inner, last = key.split(".")
-    at = config
-    for name in inner:
-        at = at[name]
-    at[last] = value
-    return config
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "same"),
-    [
-        ("seed_everything", 7, True),
-        ("data.init_args.root", "elsewhere", True),
-        ("data.init_args.download", True, True),
-        ("engine.threads", 2, True),
-        ("fabric.devices", 2, True),
-        ("algorithm.init_args.semantics.init_args.path", "there/clip.npz", True),
-        ("algorithm.init_args.semantics.init_args.path", "here/bert.npz", False),
-        ("fabric.precision", "bf16-mixed", False),
-        ("data.init_args.num_clients", 5, False),
-        ("model.init_args.lr", 0.2, False),
-        ("algorithm.class_path", "B", False),
-        ("algorithm.class_path", "moved.elsewhere.A", True),
-        ("data.init_args.shifts", [{"class_path": "elsewhere.S"}], True),
-        ("data.init_args.shifts", [{"class_path": "T"}], False),
-    ],
-)
-def test_the_hash_is_of_what_changes_results(tmp_path, key, value, same):
-    for name, config in [("one", CONFIG), ("other", changed(key, value))]:
-        (tmp_path / name).write_text(yaml.safe_dump(config))
-    assert (config_hash(tmp_path / "one") == config_hash(tmp_path / "other")) == same
+def test_a_run_without_its_configuration_is_named(tmp_path, capsys):
+    ran(tmp_path / "run", settings=None)
+    assert main(["gather", str(tmp_path / "run"), "--output", str(tmp_path / "x.csv")]) == 2
+    assert "run/config.yaml cannot be read" in capsys.readouterr().err
 
 
 def git(folder, *words):

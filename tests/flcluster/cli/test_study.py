@@ -1,11 +1,11 @@
 """Studies: which runs are started how, what is made of them, and what is refused before anything runs."""
 
 import csv
-import json
 from pathlib import Path
 
 import pytest
 import yaml
+from runs import write_run
 
 from flcluster.cli import main
 from flcluster.cli import processes as jobs
@@ -26,14 +26,12 @@ def write_study(**changes):
     return "s.yaml"
 
 
-def write_run(path, seed=0, accuracies=(0.1, 0.2, 0.3), step=10.0, status="finished", **summary):
+def ran(path, seed=0, accuracies=(0.1, 0.2, 0.3), step=10.0, status="finished", **summary):
     """A run directory with an accuracy a round."""
-    path.mkdir(parents=True)
-    rows = [f"{10 * i},{i},{step * i},{acc}" for i, acc in enumerate(accuracies)]
-    (path / "metrics.csv").write_text("\n".join(["update,epoch,time,client_acc", *rows]) + "\n")
-    (path / "clients.csv").write_text("update,client,status\n")
-    base = {"algorithm": "FedAvg", "dataset": "Stream", "num_clusters": 1, "seed": seed, "status": status}
-    (path / "summary.json").write_text(json.dumps({**base, "updates": 20, "client_acc": accuracies[-1], **summary}))
+    at = range(len(accuracies))
+    metrics = {"update": [10 * i for i in at], "epoch": at, "time": [step * i for i in at], "client_acc": accuracies}
+    told = {"dataset": "Stream", "num_clusters": 1, "status": status, "client_acc": accuracies[-1], **summary}
+    write_run(path, "FedAvg", seed, metrics, **told)
 
 
 @pytest.fixture
@@ -45,7 +43,7 @@ def started(monkeypatch):
         calls.append((str(run_dir), arguments))
         if not run_dir.exists():
             seed = int(arguments[arguments.index("--seed_everything") + 1]) if "--seed_everything" in arguments else 3
-            write_run(run_dir, seed, client_acc_after=0.5)
+            ran(run_dir, seed, client_acc_after=0.5)
         return 0
 
     monkeypatch.setattr(jobs, "run_one", run_one)
@@ -155,9 +153,9 @@ def fielding_study():
 
 def test_drawing_only_tells_what_is_there(capsys):
     path = fielding_study()
-    write_run(Path("out/Global"), accuracies=(0.1, 0.3, 0.2, 0.4, 0.4), step=100)
-    write_run(Path("out/FIELDING"), accuracies=(0.1, 0.5, 0.5, 0.6, 0.8), step=150, reclusterings=3)
-    write_run(Path("out/Slow"), accuracies=(0.1, 0.2, 0.4, 0.5, 0.3), status="stopped: SIGTERM")
+    ran(Path("out/Global"), accuracies=(0.1, 0.3, 0.2, 0.4, 0.4), step=100)
+    ran(Path("out/FIELDING"), accuracies=(0.1, 0.5, 0.5, 0.6, 0.8), step=150, reclusterings=3)
+    ran(Path("out/Slow"), accuracies=(0.1, 0.2, 0.4, 0.5, 0.3), status="stopped: SIGTERM")
     with pytest.warns(UserWarning, match="left out") as said:
         assert study([path, "--output", "out", "--draw_only", "true"]) == 0
     assert sorted(str(w.message).partition(":")[0] for w in said) == [
@@ -181,17 +179,28 @@ def test_drawing_only_tells_what_is_there(capsys):
 def test_seeds_are_compared_pairwise_and_averaged():
     path = fielding_study()
     for seed, (ours, theirs) in enumerate([((0.1, 0.5, 0.6), (0.1, 0.4, 0.4)), ((0.1, 0.2, 0.3), (0.1, 0.2, 0.2))]):
-        write_run(Path(f"out/FIELDING-seed{seed}"), seed, ours)
-        write_run(Path(f"out/Global-seed{seed}"), seed, theirs, step=20)
-    write_run(Path("out/Slow-seed0"), 0, (0.1, 0.1, 0.1))
-    write_run(Path("out/Slow-seed1"), 1, (0.1, 0.2, 0.2))
-    write_run(Path("out/Other"), 0)
+        ran(Path(f"out/FIELDING-seed{seed}"), seed, ours)
+        ran(Path(f"out/Global-seed{seed}"), seed, theirs, step=20)
+    ran(Path("out/Slow-seed0"), 0, (0.1, 0.1, 0.1))
+    ran(Path("out/Slow-seed1"), 1, (0.1, 0.2, 0.2))
+    ran(Path("out/Other"), 0)
     with pytest.warns(UserWarning):
         study([path, "--output", "out", "--draw_only", "true"])
     text = Path("out/study.md").read_text()
     assert "| FIELDING | 2 | 0.450 ±0.212 | 0.300 ±0.141 | 10.0 ±0.0 | 2.00 ±0.00× | 10.0 ±7.1 |" in text
     assert "| Slow | 2 |" in text and "10.0 (1/2 seeds) | 2.00× (1/2 seeds)" in text
     assert "Mean ± standard deviation over seeds." in text and "Other" not in text
+
+
+@pytest.mark.filterwarnings("ignore:no run has")
+def test_a_seed_with_other_settings_is_no_repeat():
+    path = write_study(variants={"A": {}}, table=["client_acc"])
+    for seed, accuracy, lr in ((0, 0.2, 0.1), (1, 0.4, 0.1), (2, 0.9, 1.0)):
+        settings = {"seed_everything": seed, "model": {"class_path": "M", "init_args": {"lr": lr}}}
+        ran(Path(f"out/A-seed{seed}"), seed, (0.1, accuracy), settings=settings)
+    with pytest.warns(UserWarning, match=r"A: seed 2 has other settings \(lr=0.1 but lr=1.0\) and is left out"):
+        study([path, "--output", "out", "--draw_only", "true"])
+    assert "| A | 2 | 0.300 ±0.141 |" in Path("out/study.md").read_text()
 
 
 @pytest.mark.filterwarnings("ignore:out has no run")

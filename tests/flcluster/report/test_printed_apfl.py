@@ -1,18 +1,15 @@
 """AP-FL's printed numbers are found for a run by its setting, and stand beside ours in reports and studies."""
 
-import json
 import math
-from pathlib import Path
 
-import numpy as np
 import pytest
+from runs import make_run, make_study, write_run
 
-from flcluster.records.reader import Run, load_runs
+from flcluster.records.reader import key_of, load_runs
 from flcluster.report import summaries as tables
-from flcluster.report.printed import markdown, notes, paper_rows
-from flcluster.report.report import summary_table, write_report
-from flcluster.report.study.file import Study
-from flcluster.report.study.values import caption, table_rows
+from flcluster.report.printed import notes, paper_rows
+from flcluster.report.report import report_grid, summary_table, write_report
+from flcluster.report.study.values import grid
 
 TABLE1 = "AP-FL Table 1 (20 % missing)"
 
@@ -26,8 +23,8 @@ def summary(algorithm="AP-FL (MiniLM)", dataset="CIFAR-10", partition="Dirichlet
 def printed(**values):
     """Return {metric: (mean, deviation)} that the paper has for a run."""
     run = summary(**values)
-    rows = paper_rows(*tables.key_of(run), run)
-    assert all(row.source == "AP-FL paper" and row[:3] == tables.key_of(run) for row in rows)
+    rows = paper_rows(*key_of(run), run)
+    assert all(row.source == "AP-FL paper" and row[:3] == key_of(run) for row in rows)
     return {row.metric: (row.mean, None if math.isnan(row.std) else row.std) for row in rows}
 
 
@@ -96,27 +93,31 @@ def test_other_models_are_not_the_papers(title):
     assert "friend_acc_global" not in printed(algorithm=f"AP-FL ({title})", partition=TABLE1)
 
 
-def test_markdown_has_ours_and_the_papers_side_by_side():
-    runs = [summary(seed=s, acc_global=a, acc_local=0.8) for s, a in ((0, 0.6), (1, 0.64))]
-    runs += [summary("FedAvg", acc_global=0.5, acc_local=0.7), summary(partition="Dirichlet(0.05)", acc_global=0.4)]
+def ran(**values):
+    told = summary(**values)
+    return make_run(told.pop("algorithm"), told.pop("seed"), **told)
+
+
+def test_the_report_has_ours_and_the_papers_side_by_side():
+    runs = [ran(seed=s, acc_global=a, acc_local=0.8) for s, a in ((0, 0.6), (1, 0.64))]
+    runs += [ran(algorithm="FedAvg", acc_global=0.5, acc_local=0.7), ran(partition="Dirichlet(0.05)", acc_global=0.4)]
     groups = tables.repeats(runs)
-    rows = tables.our_rows(groups) + [row for key, group in groups.items() for row in paper_rows(*key, group[0])]
-    lines = [line[2:-2].split(" | ") for line in markdown(groups, rows).splitlines()]
-    skewed, average, ours = (dict(zip(lines[0], line, strict=True)) for line in lines[2:])
+    rows = tables.our_rows(groups) + [
+        row for key, group in groups.items() for row in paper_rows(*key, group[0].summary)
+    ]
+    table = report_grid(groups, rows)
+    skewed, ours, average = table.rows
     assert (ours["Dataset"], ours["Runs"]) == ("CIFAR-10, Dirichlet(0.1), 5 clients", "2")
-    assert (ours["Global test (ours)"], ours["Global test (AP-FL paper)"]) == ("0.620 ±0.028", "0.695 ±0.0018")
+    assert (ours["Global test"], ours["Global test (AP-FL paper)"]) == ("0.620 ±0.028", "0.695 ±0.0018")
     assert (average["Method"], average["Global test (AP-FL paper)"]) == ("FedAvg", "0.658 ±0.0177")
-    assert (skewed["Global test (ours)"], skewed["Global test (AP-FL paper)"]) == ("0.400", "0.651 ±0.0032")
-    assert ours["Local test (ours)"] == "0.800 ±0.000" and "Global test, dropouts (ours)" not in lines[0]
+    assert (skewed["Global test"], skewed["Global test (AP-FL paper)"]) == ("0.400", "0.651 ±0.0032")
+    assert ours["Local test"] == "0.800 ±0.000" and "Dropouts, global test" not in table.heads
     assert "its numbers fit tests on all classes" in notes(rows) and notes(tables.our_rows(groups)) == ""
 
 
-def write_run(path, **values):
-    path.mkdir(parents=True)
-    (path / "summary.json").write_text(json.dumps(summary(**values)))
-    (path / "metrics.csv").write_text("update,epoch,acc_global\n9,1,0.3\n")
-    (path / "clients.csv").write_text("update,client,status,label,true_0,est_0\n")
-    return path
+def written(path, **values):
+    told = summary(**values)
+    return write_run(path, told.pop("algorithm"), told.pop("seed"), {"update": [9], "acc_global": [0.3]}, **told)
 
 
 def cells(table):
@@ -129,53 +130,58 @@ def test_the_printed_table_and_the_report_show_both_accuracies_and_dropouts(tmp_
     here = {"partition": TABLE1, "num_clients": 10, "dataset": "FashionMNIST"}
     both = {"acc_global": 0.81, "acc_local": 0.9, "acc_global_dropouts": 0.41, "acc_local_dropouts": 0.7}
     friends = {"friend_acc_global": 0.6, "friend_acc_global_dropouts": 0.3}
-    write_run(tmp_path / "runs" / "apfl", algorithm="AP-FL (CLIP)", **here, **both, **friends)
-    write_run(tmp_path / "runs" / "local", algorithm="Local", **here, **both)
+    written(tmp_path / "runs" / "apfl", algorithm="AP-FL (CLIP)", **here, **both, **friends)
+    written(tmp_path / "runs" / "local", algorithm="Local", **here, **both)
     runs = load_runs([tmp_path / "runs"])
     assert [run.label for run in runs] == [
-        f"{method} FashionMNIST, {TABLE1}, 10 clients seed=0" for method in ("Local", "AP-FL (CLIP)")
+        f"{method} FashionMNIST, {TABLE1}, 10 clients seed=0" for method in ("AP-FL (CLIP)", "Local")
     ]
     table = summary_table(runs)
-    local, its_paper, ours, paper = cells(table)
-    assert (ours["Global test"], ours["Local test"], ours["Friends"]) == ("0.810", "0.900", "0.600")
-    assert (ours["Dropouts, global"], ours["Dropouts, local"], ours["Dropouts' friends"]) == ("0.410", "0.700", "0.300")
-    assert (paper["Method"], paper["Dropouts, global"], paper["Friends"]) == (" AP-FL paper", "0.568 ±0.0032", "0.742")
-    assert (local["Friends"], its_paper["Dropouts, global"], paper["Global test"]) == ("", "0.476 ±0.0098", "")
+    ours, paper, local, its_paper = cells(table)
+    assert (ours["Global test"], ours["Local test"], ours["Friends, global test"]) == ("0.810", "0.900", "0.600")
+    assert [ours[f"Dropouts{name} test"] for name in (", global", ", local", "' friends, global")] == [
+        "0.410",
+        "0.700",
+        "0.300",
+    ]
+    assert (paper["Method"], paper["Dropouts, global test"], paper["Friends, global test"]) == (
+        " AP-FL paper",
+        "0.568 ±0.0032",
+        "0.742",
+    )
+    assert (local["Friends, global test"], its_paper["Dropouts, global test"], paper["Global test"]) == (
+        "",
+        "0.476 ±0.0098",
+        "",
+    )
     assert "its text says local tests" in table.caption
-    written = write_report(runs, tmp_path / "out")
-    text = written[0].read_text()
-    assert "| Global test, dropouts (ours) | Global test, dropouts (AP-FL paper) |" in text
+    files = write_report(runs, tmp_path / "out")
+    text = files[0].read_text()
+    assert "| Dropouts, global test | Dropouts, global test (AP-FL paper) |" in text
     assert "its text says local tests" in text
     report = (tmp_path / "out" / "report.csv").read_text()
     assert f'"FashionMNIST, {TABLE1}, 10 clients",1,AP-FL (CLIP),friend_acc_global,0.7416,,AP-FL paper' in report
 
 
-def make_study(*table, paper):
-    return Study(Path("s.yaml"), "A study", (), {}, {"AP-FL": {}, "one-hot": {}}, None, (), table, paper)
-
-
-def make_run(algorithm, **values):
-    return Run(Path("unused"), summary(algorithm, **values), {"update": np.empty(0)}, {}, "a run")
+def lines(table):
+    return [table.heads, *([row[head] for head in table.heads] for row in table.rows)]
 
 
 def test_a_study_that_names_the_table_has_its_numbers_beside_ours():
-    runs = {"AP-FL": {0: make_run("AP-FL (MiniLM)", acc_global=0.6, acc_local=0.9)}}
-    runs["one-hot"] = {0: make_run("AP-FL (one-hot (control))", acc_global=0.5, acc_local=0.8)}
-    study = make_study("acc_global", "acc_local", paper=("apfl_table2",))
-    assert table_rows(study, runs) == [
+    runs = {"AP-FL": {0: ran(acc_global=0.6, acc_local=0.9)}}
+    runs["one-hot"] = {0: ran(algorithm="AP-FL (one-hot (control))", acc_global=0.5, acc_local=0.8)}
+    study = make_study(*runs, table=("acc_global", "acc_local"), paper=("apfl_table2",))
+    assert lines(grid(study, runs)) == [
         ["Variant", "Seeds", "Global test", "Global test (AP-FL paper)", "Local test"],
         ["AP-FL", "1", "0.600", "0.695 ±0.0018", "0.900"],
         ["one-hot", "1", "0.500", "", "0.800"],
     ]
-    assert caption(study, runs).startswith("One seed each. AP-FL paper: its text says local tests")
-    other = make_study("acc_global", paper=("apfl_table3",))
-    assert (
-        table_rows(other, runs)[0] == ["Variant", "Seeds", "Global test"] and caption(other, runs) == "One seed each."
-    )
+    assert grid(study, runs).caption.startswith("One seed each. AP-FL paper: its text says local tests")
+    other = grid(make_study(*runs, table=("acc_global",), paper=("apfl_table3",)), runs)
+    assert other.heads == ["Variant", "Seeds", "Global test"] and other.caption == "One seed each."
 
 
 def test_a_study_of_dfca_has_its_papers_numbers_beside_ours():
-    dfca = {"algorithm": "DFCA-GI", "dataset": "MNIST", "num_clusters": 2, "client_acc": 0.9}
-    run = Run(Path("unused"), dfca, {"update": np.empty(0)}, {}, "a run")
-    head, row = table_rows(make_study("client_acc", paper=("dfca_table1",)), {"AP-FL": {0: run}})
-    assert dict(zip(head, row, strict=True))["Accuracy (DFCA paper)"] == "0.937 ±0.0007"
+    run = make_run("DFCA-GI", dataset="MNIST", client_acc=0.9)
+    (row,) = grid(make_study("GI", table=("client_acc",), paper=("dfca_table1",)), {"GI": {0: run}}).rows
+    assert row["Accuracy (DFCA paper)"] == "0.937 ±0.0007"

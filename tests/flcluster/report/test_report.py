@@ -1,36 +1,31 @@
 """Run directories written by hand, read back, tabled and reported."""
 
 import csv
-import json
 
 import numpy as np
 import pytest
 from rich.console import Console
+from runs import write_run
 
 from flcluster.errors import UserError
-from flcluster.report.report import Run, load_runs, summary_table, write_report
+from flcluster.records.reader import Run, load_runs
+from flcluster.report.report import summary_table, write_report
 
-METRICS = "update,epoch,time,client_acc_before,client_acc_after,cluster_acc,kl"
-CLIENTS = "update,epoch,time,client,cycle,samples,staleness,status,fresh,acc_before,acc_after,loss,kl"
-MIXED = "true_0,true_1,est_0,est_1"
+METRICS = {"update": [5, 10], "epoch": [0, 1], "time": [1.5, 3.0], "client_acc_before": [0.5, 0.7]}
+METRICS |= {"client_acc_after": [0.6, 0.8], "cluster_acc": ["", 0.82], "kl": ["", 0.125]}
+CLIENTS = {"update": [1, 2], "client": [7, 39], "status": ["accepted", "refused"], "fresh": [True, False]}
+CLIENTS |= {"true_0": [0.9, 0.3], "true_1": [0.1, 0.7], "est_0": [0.8, ""], "est_1": [0.2, ""]}
 
 
-def write_run(path, algorithm="CDFL", seed=0, **values):
-    base = {"algorithm": algorithm, "dataset": "FashionMNIST", "num_clusters": 2, "num_clients": 40, "seed": seed}
-    base |= {"updates": 10, "client_acc_before": 0.71, "client_acc_before_std": 0.02, "client_acc_after": 0.8}
+def ran(path, algorithm="CDFL", seed=0, **values):
+    base = {"client_acc_before": 0.71, "client_acc_before_std": 0.02, "client_acc_after": 0.8}
     base |= {"client_acc_after_std": 0.01, "cluster_acc": 0.82, "kl": 0.125, "fresh_share": 0.75, "refused": 1}
     base |= {"deprecated_share": 0.2, "download_bytes": 1000, "client_compute": 50, "wall_seconds": 3723.4}
-    path.mkdir(parents=True)
-    (path / "summary.json").write_text(json.dumps(base | values))
-    (path / "metrics.csv").write_text(f"{METRICS}\n5,0,1.5,0.5,0.6,,\n10,1,3.0,0.7,0.8,0.82,0.125\n")
-    uploads = "1,0,0.5,7,0,100,0,accepted,True,0.5,0.6,1.0,0.1,0.9,0.1,0.8,0.2\n"
-    uploads += "2,0,0.9,39,0,100,3,refused,False,,,,,0.3,0.7,,\n"
-    (path / "clients.csv").write_text(f"{CLIENTS},{MIXED}\n{uploads}")
-    return path
+    return write_run(path, algorithm, seed, METRICS, CLIENTS, **{**base, **values})
 
 
 def test_a_run_is_read_as_written(tmp_path):
-    run = Run.load(write_run(tmp_path / "run", "FedSoftAsync", seed=3))
+    run = Run.load(ran(tmp_path / "run", "FedSoft-Async", seed=3))
     assert run.label == "FedSoft-Async FashionMNIST K=2 seed=3"
     assert run.summary["client_acc_after"] == 0.8
     np.testing.assert_array_equal(run.metrics["cluster_acc"], [np.nan, 0.82])
@@ -41,14 +36,14 @@ def test_a_run_is_read_as_written(tmp_path):
 
 
 def test_a_run_without_uploads_has_empty_columns(tmp_path):
-    path = write_run(tmp_path / "run")
-    (path / "clients.csv").write_text(f"{CLIENTS},{MIXED}\n")
+    path = ran(tmp_path / "run")
+    (path / "clients.csv").write_text(",".join(CLIENTS) + "\n")
     assert Run.load(path).clients["est_0"].shape == (0,)
 
 
 @pytest.mark.parametrize("name", ["summary.json", "metrics.csv", "clients.csv"])
 def test_a_missing_file_is_named(tmp_path, name):
-    path = write_run(tmp_path / "run")
+    path = ran(tmp_path / "run")
     (path / name).unlink()
     with pytest.raises(UserError, match=rf"run/{name} is missing: resume"):
         Run.load(path)
@@ -68,30 +63,30 @@ def test_a_missing_file_is_named(tmp_path, name):
     ],
 )
 def test_a_corrupt_file_is_named_with_what_is_wrong(tmp_path, name, text, says):
-    path = write_run(tmp_path / "run")
+    path = ran(tmp_path / "run")
     (path / name).write_text(text)
     with pytest.raises(UserError, match=rf"{name}.*{says}"):
         Run.load(path)
 
 
 def test_binary_garbage_is_a_user_error(tmp_path):
-    path = write_run(tmp_path / "run")
+    path = ran(tmp_path / "run")
     (path / "metrics.csv").write_bytes(b"\xff\xfe\x00\x81")
     with pytest.raises(UserError, match=r"metrics.csv cannot be read"):
         Run.load(path)
 
 
 def test_runs_are_found_at_any_depth_once_and_in_table_order(tmp_path):
-    write_run(tmp_path / "a" / "deep" / "local", "Local")
-    write_run(tmp_path / "b", "CDFL", seed=1)
-    write_run(tmp_path / "c", "CDFL", seed=0)
+    ran(tmp_path / "a" / "deep" / "local", "Local")
+    ran(tmp_path / "b", "CDFL", seed=1)
+    ran(tmp_path / "c", "CDFL", seed=0)
     runs = load_runs([tmp_path, tmp_path / "b"])
     assert [run.path.name for run in runs] == ["c", "b", "local"]
 
 
 def test_an_unfinished_run_in_a_folder_is_left_out_aloud(tmp_path):
-    write_run(tmp_path / "done")
-    (write_run(tmp_path / "killed") / "summary.json").unlink()
+    ran(tmp_path / "done")
+    (ran(tmp_path / "killed") / "summary.json").unlink()
     with pytest.warns(UserWarning, match="killed has no summary.json"):
         assert [run.path.name for run in load_runs([tmp_path])] == ["done"]
     with pytest.raises(UserError, match=r"killed/summary.json is missing"):
@@ -115,18 +110,18 @@ def cells(table):
 
 
 def test_the_summary_table_has_our_numbers_and_the_papers(tmp_path):
-    write_run(tmp_path / "cdfl", download_bytes=500, updates=20)
+    ran(tmp_path / "cdfl", download_bytes=500, updates=20)
     soft = {"download_bytes": 750, "kl": None, "wall_seconds": None, "deprecated_share": None}
-    write_run(tmp_path / "soft", "FedSoftAsync", **soft)
+    ran(tmp_path / "soft", "FedSoft-Async", **soft)
     table = summary_table(load_runs([tmp_path]))
     ours, paper, soft_row, soft_cdfl, soft_ccfl = cells(table)
     assert list(ours.values()) == [
         *("CDFL", "FashionMNIST", "2", "40", "20", "0.710 ±0.020", "0.800 ±0.010", "0.820", "0.125"),
-        *("75.0", "20.0", "1.00", "1:02:03"),
+        *("75.0", "20.0", "1.00", "3723"),
     ]
     assert list(paper.values())[:8] == [" CDFL paper", "FashionMNIST", "2", "", "", "", "0.834 ±0.003", "0.838 ±0.007"]
-    assert (soft_row["Method"], soft_row["Downl. / CDFL"]) == ("FedSoft-Async", "3.00")
-    assert (soft_row["KL"], soft_row["Depr. %"], soft_row["Time"]) == ("", "", "")
+    assert (soft_row["Method"], soft_row["Download, ratio"]) == ("FedSoft-Async", "3.00")
+    assert (soft_row["KL"], soft_row["Depr., %"], soft_row["Wall time, s"]) == ("", "", "")
     assert soft_cdfl["Cluster"] == "0.833 ±0.008"
     assert (soft_ccfl["Method"], soft_ccfl["Client before"]) == (" CCFL paper", "0.798 ±0.012")
     assert [row.style for row in table.rows] == [None, "dim", None, "dim", "dim"]
@@ -136,29 +131,29 @@ def test_columns_that_no_run_has_are_left_out(tmp_path):
     """A run under drift: all clients are measured, nobody uploads a mixture."""
     none = dict.fromkeys(("client_acc_before", "client_acc_before_std", "client_acc_after", "cluster_acc", "kl"))
     drift = {"client_acc": 0.61, "client_acc_std": 0.1, "reclusterings": 7, "heterogeneity": 0.4, "dataset": "Stream"}
-    write_run(tmp_path / "drift", "Fielding", **{**none, **drift, "client_acc_after_std": None, "num_clusters": 1})
+    ran(tmp_path / "drift", "Fielding", **{**none, **drift, "client_acc_after_std": None, "num_clusters": 1})
     (row,) = cells(summary_table(load_runs([tmp_path])))
-    assert list(row) == ["Method", "Dataset", "K", "Clients", "Updates", "All clients", "Hetero- geneity",
-                         "Re-clus- terings", "Fresh %", "Depr. %", "Time"]  # fmt: skip
-    assert (row["All clients"], row["Re-clus- terings"], row["Hetero- geneity"]) == ("0.610 ±0.100", "7", "0.400")
-    write_run(tmp_path / "cdfl")
+    assert list(row) == ["Method", "Dataset", "K", "Clients", "Updates", "Accuracy", "Heterogeneity",
+                         "Re-clusterings", "Fresh, %", "Depr., %", "Wall time, s"]  # fmt: skip
+    assert (row["Accuracy"], row["Re-clusterings"], row["Heterogeneity"]) == ("0.610 ±0.100", "7", "0.400")
+    ran(tmp_path / "cdfl")
     drift_row, cdfl_row, *_ = reversed(
         [r for r in cells(summary_table(load_runs([tmp_path]))) if "paper" not in r["Method"]]
     )
-    assert (drift_row["Client after"], cdfl_row["Client after"], cdfl_row["All clients"]) == ("", "0.800 ±0.010", "")
+    assert (drift_row["Client after"], cdfl_row["Client after"], cdfl_row["Accuracy"]) == ("", "0.800 ±0.010", "")
     written = write_report(load_runs([tmp_path / "drift"]), tmp_path / "out")
-    assert "| Stream | 1 | Fielding | 1 | 0.610 | 0.400 | 7.0 |" in written[0].read_text()
+    assert "| Stream | 1 | Fielding | 1 | 0.610 | 0.400 | 7 |" in written[0].read_text()
 
 
 def test_a_gossip_method_stands_beside_its_paper_by_all_clients(tmp_path):
     none = dict.fromkeys(("client_acc_before", "client_acc_before_std", "client_acc_after", "client_acc_after_std"))
     none |= {"cluster_acc": None, "kl": None, "fresh_share": 0.0, "deprecated_share": 0.0}
     here = {**none, "dataset": "EMNIST", "client_acc_std": 0.03}
-    write_run(tmp_path / "gi", "DFCA-GI", **here, client_acc=0.85, purity=0.98)
-    write_run(tmp_path / "avg", "DFedAvgM", **here, client_acc=0.71)
-    write_run(tmp_path / "async", "AsyncDFCA-GI", **here, client_acc=0.84, purity=1.0)
-    table = summary_table(load_runs([tmp_path]))
-    rows = [(row["Method"], row["All clients"], row["Purity"]) for row in cells(table)]
+    ran(tmp_path / "gi", "DFCA-GI", **here, client_acc=0.85, purity=0.98)
+    ran(tmp_path / "avg", "DFedAvgM", **here, client_acc=0.71)
+    ran(tmp_path / "async", "AsyncDFCA-GI", **here, client_acc=0.84, purity=1.0)
+    table = summary_table(load_runs([tmp_path / name for name in ("gi", "avg", "async")]))  # in this order
+    rows = [(row["Method"], row["Accuracy"], row["Purity"]) for row in cells(table)]
     assert rows == [
         ("DFCA-GI", "0.850 ±0.030", "0.980"),
         (" DFCA paper", "0.856 ±0.0013", ""),
@@ -172,7 +167,7 @@ def test_a_gossip_method_stands_beside_its_paper_by_all_clients(tmp_path):
 
 def test_the_printed_table_says_whose_numbers_are_whose(tmp_path):
     console = Console(width=130, record=True, quiet=False, file=(tmp_path / "out").open("w"))
-    console.print(summary_table([Run.load(write_run(tmp_path / "run", dataset="[odd]"))]))
+    console.print(summary_table([Run.load(ran(tmp_path / "run", dataset="[odd]")), Run.load(ran(tmp_path / "known"))]))
     text = console.export_text()
     assert "OURS" in text
     assert "PAPER" in text
@@ -180,10 +175,23 @@ def test_the_printed_table_says_whose_numbers_are_whose(tmp_path):
     assert "0.800 ±0.010" in text
 
 
+def test_runs_that_differ_in_a_setting_are_rows_of_their_own(tmp_path):
+    for name, lr, after in (("a", 0.1, 0.8), ("b", 0.01, 0.4)):
+        settings = {"seed_everything": 0, "model": {"class_path": "MLP", "init_args": {"lr": lr}}}
+        ran(tmp_path / "runs" / name, settings=settings, client_acc_after=after)
+    runs = load_runs([tmp_path / "runs"])
+    assert [row["Method"] for row in cells(summary_table(runs))][::2] == ["CDFL (lr=0.1)", "CDFL (lr=0.01)"]
+    written = write_report(runs, tmp_path / "out")
+    text = written[0].read_text()
+    assert "| CDFL (lr=0.1) | 1 | 0.710 | 0.800 | 0.834 ±0.003 |" in text
+    assert "| CDFL (lr=0.01) | 1 | 0.710 | 0.400 | 0.834 ±0.003 |" in text
+    assert "mixtures_FashionMNIST_K2_CDFL_lr_0.01.png" in {path.name for path in written}
+
+
 def test_the_report_aggregates_seeds_and_cites_the_papers(tmp_path):
-    write_run(tmp_path / "runs" / "s0", seed=0, client_acc_after=0.80)
-    write_run(tmp_path / "runs" / "s1", seed=1, client_acc_after=0.84)
-    write_run(tmp_path / "runs" / "local", "Local", cluster_acc=None, kl=None, download_bytes=0)
+    ran(tmp_path / "runs" / "s0", seed=0, client_acc_after=0.80)
+    ran(tmp_path / "runs" / "s1", seed=1, client_acc_after=0.84)
+    ran(tmp_path / "runs" / "local", "Local", cluster_acc=None, kl=None, download_bytes=0)
     written = write_report(load_runs([tmp_path / "runs"]), tmp_path / "out")
     assert {path.name for path in written} >= {"report.md", "report.csv", "accuracy_FashionMNIST_K2.png", "kl.png"}
     assert all(path.stat().st_size > 100 for path in written)
@@ -191,22 +199,21 @@ def test_the_report_aggregates_seeds_and_cites_the_papers(tmp_path):
         reader = csv.DictReader(file)
         rows = {(row["method"], row["metric"], row["source"]): row for row in reader}
     assert reader.fieldnames == ["dataset", "K", "method", "metric", "mean", "std", "source"]
-    after = rows["CDFL", "client_after", "ours"]
+    after = rows["CDFL", "client_acc_after", "ours"]
     assert (after["dataset"], after["K"]) == ("FashionMNIST", "2")
     assert float(after["mean"]) == pytest.approx(0.82)
     assert float(after["std"]) == pytest.approx(0.04 / 2**0.5)
-    assert (rows["CDFL", "cluster", "CDFL paper"]["mean"], rows["CDFL", "cluster", "CDFL paper"]["std"]) == (
+    assert (rows["CDFL", "cluster_acc", "CDFL paper"]["mean"], rows["CDFL", "cluster_acc", "CDFL paper"]["std"]) == (
         "0.838",
         "0.007",
     )
-    assert rows["Local", "client", "ours"]["std"] == ""
-    assert rows["Local", "client", "CCFL paper"]["mean"] == "0.784"
-    assert ("Local", "client_before", "ours") not in rows
+    assert rows["Local", "client_acc_after", "ours"]["std"] == ""
+    assert rows["Local", "client_acc_after", "CCFL paper"]["mean"] == "0.784"
 
 
 def test_the_markdown_has_the_table_the_pictures_and_the_cautions(tmp_path):
-    write_run(tmp_path / "runs" / "s0", seed=0)
-    write_run(tmp_path / "runs" / "s1", seed=0, num_clients=80)
+    ran(tmp_path / "runs" / "s0", seed=0)
+    ran(tmp_path / "runs" / "s1", seed=0, num_clients=80)
     written = write_report(load_runs([tmp_path / "runs"]), tmp_path / "new" / "out")
     text = (tmp_path / "new" / "out" / "report.md").read_text()
     assert "| FashionMNIST | 2 | CDFL | 2 | 0.710 ±0.000 | 0.800 ±0.000 | 0.834 ±0.003 |" in text

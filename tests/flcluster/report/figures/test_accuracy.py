@@ -2,24 +2,25 @@
 
 import math
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
+from runs import make_run
 
 from flcluster.report import style as drawing
-from flcluster.report.figures import accuracy as figures
-from flcluster.report.figures.of_run import run_pictures
-from flcluster.report.report import Run
+from flcluster.report.figures.accuracy import accuracy_figure
+from flcluster.report.figures.costs import kl_figure, overheads_figure
+from flcluster.report.figures.mixtures import mixtures_figure
+from flcluster.report.figures.of_run import accuracy_of, run_pictures
+from flcluster.report.summaries import repeats
 
 NAN = math.nan
 
 
-def make_run(algorithm="CDFL", metrics=None, clients=None, path="unused", **values):
-    summary = {"algorithm": algorithm, "dataset": "FashionMNIST", "num_clusters": 2, "seed": 0, "updates": 10, **values}
-    metrics = {name: np.array(column, float) for name, column in (metrics or {"update": []}).items()}
-    clients = {name: np.array(column) for name, column in (clients or {"client": [], "status": []}).items()}
-    return Run(Path(path), summary, metrics, clients, f"{algorithm} seed={summary['seed']}")
+def groups_of(*runs):
+    """Repeats, and the colours of their methods."""
+    groups = repeats(runs)
+    return groups, drawing.inks(key[2] for key in groups)
 
 
 def uploads(n=30, estimates=True):
@@ -48,21 +49,23 @@ def bars(axes):
 def test_accuracy_lines_hold_the_measured_points_only():
     columns = {"update": [0, 5, 10, 15], "client_acc_after": [0.1, 0.2, NAN, 0.4]}
     columns |= {"client_acc_before": [0.0, 0.1, 0.2, 0.3], "cluster_acc": [NAN, NAN, NAN, 0.5]}
-    figure = figures.accuracy_figure([make_run(metrics=columns)])
+    figure = accuracy_of(make_run(metrics=columns))
     clients, clusters = figure.axes
     after, before = clients.lines
     np.testing.assert_array_equal(after.get_xydata(), [[0, 0.1], [5, 0.2], [15, 0.4]])
     np.testing.assert_array_equal(before.get_ydata(), [0.0, 0.1, 0.2, 0.3])
-    assert (after.get_linestyle(), before.get_linestyle(), after.get_color()) == ("-", "--", drawing.COLOURS["CDFL"])
+    assert (after.get_linestyle(), before.get_linestyle(), after.get_color()) == ("-", "--", drawing.shade(0))
     (point,) = clusters.lines
     assert (point.get_xydata().tolist(), point.get_marker()) == ([[15, 0.5]], "o")  # one point needs a marker
     assert "updates" in clients.get_xlabel()
 
 
-@pytest.mark.parametrize("recorded", ["client_acc_after", "client_acc_before"])
-def test_local_has_one_solid_line_and_no_cluster_model(recorded):
-    local = make_run("Local", {"update": [1, 2, 3], recorded: [0.1, 0.2, 0.3]})
-    clients, clusters = figures.accuracy_figure([local]).axes
+@pytest.mark.parametrize("recorded", [["after"], ["before"], ["after", "before"]])
+def test_where_no_reply_parts_before_from_after_there_is_one_solid_line(recorded):
+    local = make_run(
+        "Local", metrics={"update": [1, 2, 3], **{f"client_acc_{when}": [0.1, NAN, 0.3] for when in recorded}}
+    )
+    clients, clusters = accuracy_of(local).axes
     assert [line.get_linestyle() for line in clients.lines] == ["-"]
     assert not clusters.lines
     assert clusters.texts[0].get_text() == "no cluster models"
@@ -71,7 +74,7 @@ def test_local_has_one_solid_line_and_no_cluster_model(recorded):
 def test_under_label_skew_there_is_a_panel_for_each_test_and_dropouts_are_dashed():
     columns = {"update": [1, 2], "client_acc": [0.1, 0.2], "cluster_acc": [0.3, 0.4], "acc_global": [0.5, 0.6]}
     columns |= {"acc_local": [0.7, 0.8], "acc_local_dropouts": [NAN, 0.2], "acc_global_dropouts": [NAN, NAN]}
-    figure = figures.accuracy_figure([make_run("FedAvg", columns, partition="IID", num_clients=5)])
+    figure = accuracy_of(make_run("FedAvg", metrics=columns, partition="IID", num_clients=5))
     local, everywhere = figure.axes
     assert [line.get_ydata().tolist() for line in local.lines] == [[0.7, 0.8], [0.2]]
     assert [line.get_linestyle() for line in local.lines] == ["-", "--"]
@@ -86,7 +89,7 @@ def test_under_label_skew_there_is_a_panel_for_each_test_and_dropouts_are_dashed
 def test_settings_get_rows_of_their_own_and_methods_one_legend_entry():
     columns = {"update": [1, 2], "client_acc_after": [0.1, 0.2]}
     runs = [make_run(metrics=columns, seed=seed, num_clusters=K) for seed in (0, 1) for K in (2, 4)]
-    figure = figures.accuracy_figure(runs)
+    figure = accuracy_figure(*groups_of(*runs))
     assert [len(axes.lines) for axes in figure.axes] == [2, 0, 2, 0]
     assert [axes.get_title() for axes in figure.axes[::2]] == [
         "FashionMNIST, K = 2: clients",
@@ -98,7 +101,7 @@ def test_settings_get_rows_of_their_own_and_methods_one_legend_entry():
 def test_mixtures_leave_out_uploads_without_an_estimate_and_show_the_last_twenty():
     clients = uploads()
     clients["status"][-1], clients["est_0"][-1], clients["est_1"][-1] = "refused", NAN, NAN
-    scatter, pairs = figures.mixtures_figure(make_run(clients=clients)).axes
+    scatter, pairs = mixtures_figure(make_run(clients=clients)).axes
     points = scatter.collections[0].get_offsets()
     np.testing.assert_allclose(points, np.stack([clients["true_0"], clients["est_0"]], 1)[:29])
     np.testing.assert_array_equal(scatter.lines[0].get_xydata(), [[0, 0], [1, 1]])
@@ -113,15 +116,13 @@ def test_mixtures_leave_out_uploads_without_an_estimate_and_show_the_last_twenty
 def test_mixtures_of_many_clusters_have_as_many_colours():
     K = 11
     shares = {f"{kind}_{k}": [1 / K] for kind in ("true", "est") for k in range(K)}
-    figure = figures.mixtures_figure(
-        make_run(clients={"client": [3], "status": ["accepted"], **shares}, num_clusters=K)
-    )
+    figure = mixtures_figure(make_run(clients={"client": [3], "status": ["accepted"], **shares}, num_clusters=K))
     assert len({tuple(points.get_facecolor()[0]) for points in figure.axes[0].collections}) == K
 
 
 def test_kl_bars_are_means_over_seeds_and_relative_to_fedsoft_async():
-    runs = [make_run(kl=0.1), make_run(kl=0.3, seed=1), make_run("FedSoftAsync", kl=0.4), make_run("FedBuff", kl=None)]
-    absolute, ratio = figures.kl_figure(runs).axes
+    runs = [make_run(kl=0.1), make_run(kl=0.3, seed=1), make_run("FedSoft-Async", kl=0.4), make_run("FedBuff", kl=None)]
+    absolute, ratio = kl_figure(*groups_of(*runs)).axes
     assert heights(absolute) == [("CDFL", 0.2), ("FedSoft-Async", 0.4)]
     assert heights(ratio) == [("CDFL", 0.5), ("FedSoft-Async", 1.0)]
     (low, high) = bars(absolute)[0].errorbar.lines[2][0].get_segments()[0][:, 1]
@@ -129,46 +130,40 @@ def test_kl_bars_are_means_over_seeds_and_relative_to_fedsoft_async():
 
 
 def test_kl_without_fedsoft_async_has_one_panel():
-    figure = figures.kl_figure([make_run(kl=0.1), make_run("CCFL", kl=0.2, dataset="digits")])
+    figure = kl_figure(*groups_of(make_run(kl=0.1), make_run("CCFL", kl=0.2, dataset="digits")))
     assert len(figure.axes) == 1
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["FashionMNIST\nK = 2", "digits\nK = 2"]
 
 
 def test_overheads_are_per_update_relative_to_cdfl():
     cdfl = make_run(download_bytes=100, client_compute=50)
-    soft = make_run("FedSoftAsync", download_bytes=400, client_compute=120, updates=20)
-    lone = make_run("FedSoftAsync", download_bytes=400, client_compute=60, dataset="digits")
-    download, compute = figures.overheads_figure([cdfl, soft, lone]).axes
+    soft = make_run("FedSoft-Async", download_bytes=400, client_compute=120, updates=20)
+    lone = make_run("FedSoft-Async", download_bytes=400, client_compute=60, dataset="digits")
+    download, compute = overheads_figure(*groups_of(cdfl, soft, lone)).axes
     assert heights(download) == [("CDFL", 1.0), ("FedSoft-Async", 2.0)]  # digits has no CDFL to compare with
     assert heights(compute) == [("CDFL", 1.0), ("FedSoft-Async", 1.2)]
     assert download.get_ylabel() == "ratio (CDFL = 1)"
     ccfl = make_run("CCFL", download_bytes=100, client_compute=50)
-    assert figures.overheads_figure([ccfl, soft]).axes[0].get_ylabel() == "ratio (CCFL = 1)"
+    assert overheads_figure(*groups_of(ccfl, soft)).axes[0].get_ylabel() == "ratio (CCFL = 1)"
 
 
 def test_nothing_to_draw_gives_none_and_writes_nothing(tmp_path):
     empty, path = make_run("FedBuff", clients=uploads(estimates=False)), tmp_path / "x.png"
-    assert figures.accuracy_over_time([empty], path) is None
-    assert figures.accuracy_over_time([], path) is None
-    assert figures.mixtures(empty, path) is None
-    assert figures.mixtures(make_run(), path) is None
-    assert figures.kl_per_method([empty], path) is None
-    assert figures.overheads([make_run("FedSoftAsync", download_bytes=1, client_compute=1)], path) is None
-    assert not path.exists()
+    lone = make_run("FedSoft-Async", download_bytes=1, client_compute=1)
+    assert accuracy_of(empty) is accuracy_figure({}, {}) is None
+    assert mixtures_figure(empty) is mixtures_figure(make_run()) is None
+    assert kl_figure(*groups_of(empty)) is overheads_figure(*groups_of(lone)) is None
+    assert drawing.save(None, path) is None and not path.exists()
 
 
 def test_pictures_are_pngs_of_a_readable_size(tmp_path):
     columns = {"update": [1, 2], "client_acc_after": [0.1, 0.2], "cluster_acc": [0.1, 0.3]}
     totals = {"kl": 0.1, "download_bytes": 10, "client_compute": 10}
-    runs = [make_run(m, columns, uploads(), num_clusters=2, dataset=d, **totals)
-            for m in ("CDFL", "FedSoftAsync") for d in ("a", "b", "c")]  # fmt: skip
-    drawn = [figures.kl_per_method(runs, tmp_path / "new" / "kl.png"), figures.overheads(runs, tmp_path / "over.png")]
-    drawn += [
-        figures.accuracy_over_time(runs[:1], tmp_path / "acc.png"),
-        figures.mixtures(runs[0], tmp_path / "mix.png"),
-    ]
-    for path in drawn:
-        width, height = png_size(path)
+    runs = [make_run(m, metrics=columns, clients=uploads(), dataset=d, **totals)
+            for m in ("CDFL", "FedSoft-Async") for d in ("a", "b", "c")]  # fmt: skip
+    drawn = [kl_figure(*groups_of(*runs)), overheads_figure(*groups_of(*runs)), accuracy_of(runs[0])]
+    for at, figure in enumerate([*drawn, mixtures_figure(runs[0])]):
+        width, height = png_size(drawing.save(figure, tmp_path / "new" / f"{at}.png"))
         assert 600 <= width <= 4000
         assert 400 <= height <= 4000
 
@@ -176,20 +171,12 @@ def test_pictures_are_pngs_of_a_readable_size(tmp_path):
 @pytest.mark.parametrize(("estimates", "names"), [(True, ["accuracy.png", "mixtures.png"]), (False, ["accuracy.png"])])
 def test_a_run_draws_into_its_own_directory(tmp_path, estimates, names):
     columns = {"update": [1], "client_acc_after": [0.1]}
-    run = make_run("FedBuff", columns, uploads(estimates=estimates), path=tmp_path)
+    run = make_run("FedBuff", metrics=columns, clients=uploads(estimates=estimates), path=tmp_path)
     assert run_pictures(run) == [tmp_path / name for name in names]
     assert sorted(file.name for file in tmp_path.iterdir()) == names
 
 
-def test_each_method_has_its_own_colour():
-    assert len(set(drawing.COLOURS.values())) == len(drawing.COLOURS) == 8
-    beside = [*drawing.DRIFT_COLOURS.values(), drawing.colour("FedAvg"), drawing.colour("IFCA")]
-    assert len(set(beside)) == len(beside) == 10
-    gossip = [drawing.colour(name) for name in ("DFCA-GI", "DFCA-LI", "DFedAvgM", "FedSPD", "AsyncDFCA-GI")]
-    beside = [*gossip, drawing.colour("AsyncDFCA-LI"), drawing.colour("FedAvg"), drawing.colour("IFCA")]
-    assert len(set(beside)) == len(beside) == 8
-    skewed = [*drawing.SKEW_COLOURS.values(), drawing.colour("FedAvg"), drawing.colour("Local")]
-    assert len(set(skewed)) == len(skewed) == 8
-    assert drawing.colour("AP-FL (MiniLM)") == drawing.colour("AP-FL") != drawing.colour("AP-FL (one-hot (control))")
-    assert drawing.colour("FedSoftAsync") == drawing.colour("FedSoft-Async") == drawing.COLOURS["FedSoft-Async"]
-    assert drawing.colour("Unheard") == drawing.colour("Unheard") in drawing.OTHERS
+def test_each_method_has_its_own_colour_in_order_of_appearance():
+    inks = drawing.inks(["FedAvg", "Unheard", "FedAvg", *"abcdefghij"])
+    assert list(inks)[:3] == ["FedAvg", "Unheard", "a"] and inks["FedAvg"] == drawing.OKABE_ITO[0]
+    assert len(set(inks.values())) == len(inks) == 12

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
+from runs import make_run
 
 from flcluster.errors import UserError
-from flcluster.records.reader import Run
 from flcluster.report.figures.network import GREY, Moment, grouped, moments, network_figure, sunflower, with_partners
 from flcluster.report.figures.of_run import run_pictures
 from flcluster.report.style import shade
@@ -23,17 +23,15 @@ ROWS = [(0, 1), (1, 0), (2, 0), (3, 0), (0, NAN), (1, 1), (0, 1), (2, 0), (3, 1)
 """(client, label) in order of time: at the end 0 and 1 have label 1, client 2 has 0, and 3 wrongly 1; 4 is absent."""
 
 
-def make_run(path, rows=ROWS, truth=TRUTH, edges=EDGES, **summary):
+def gossip(path, rows=ROWS, truth=TRUTH, edges=EDGES, **summary):
     clients = {"client": [c for c, _ in rows], "label": [label for _, label in rows], "update": range(len(rows))}
     if truth is not None:
         clients |= {f"true_{k}": [0.8 if truth[c] == k else 0.2 for c, _ in rows] for k in (0, 1)}
-    columns = {name: np.array(list(column), float) for name, column in clients.items()}
     if edges is not None:
         (Path(path) / "edges.csv").write_text(edges)
-    summary = {"algorithm": "DFCA", "dataset": "MNIST", "num_clusters": 2, "num_clients": 5, **summary}
-    metrics = {"update": np.empty(0)}
-    columns["status"] = np.array(["accepted"] * len(rows))
-    return Run(Path(path), summary, metrics, columns, "DFCA MNIST K=2")
+    columns = {name: np.array(list(column), float) for name, column in clients.items()}
+    told = {"dataset": "MNIST", "num_clients": 5, "label": "DFCA MNIST K=2", **summary}
+    return make_run("DFCA", clients={**columns, "status": ["accepted"] * len(rows)}, path=path, **told)
 
 
 def dots(axes):
@@ -59,14 +57,14 @@ def segments(axes):
 
 
 def test_moments_are_each_clients_first_and_last_row_with_a_label(tmp_path):
-    start, end = moments(make_run(tmp_path))
+    start, end = moments(gossip(tmp_path))
     assert start.labels.tolist() == [1, 0, 0, 0, -1]
     assert end.labels.tolist() == [1, 1, 0, 1, -1]
     assert start.truth.tolist() == end.truth.tolist() == [0, 0, 1, 1, -1]
 
 
 def test_clients_beyond_the_summary_and_without_a_mixture(tmp_path):
-    start, _ = moments(make_run(tmp_path, rows=[(6, 2)], truth=None, num_clients=None))
+    start, _ = moments(gossip(tmp_path, rows=[(6, 2)], truth=None, num_clients=None))
     assert start.labels.tolist() == [-1] * 6 + [2]
     assert start.truth.tolist() == [-1] * 7
 
@@ -75,7 +73,7 @@ def test_colours_outlines_and_titles(tmp_path):
     """Label 1 is matched with cluster 0, label 0 with 1. Start: 0:1 right, 1:0 wrong, 2:0 right, 3:0 right."""
     blue, orange, grey = shade(0).lower(), shade(1).lower(), to_hex(GREY)
     white, black = "#ffffff", "#000000"
-    run = make_run(tmp_path)
+    run = gossip(tmp_path)
     figure = network_figure(run)
     start, end = clients_of(figure, run)
     assert start == [(blue, white), (orange, black), (orange, white), (orange, white), (grey, white)]
@@ -90,7 +88,7 @@ def test_colours_outlines_and_titles(tmp_path):
 
 def test_purity_is_that_of_the_moment_under_its_own_best_matching(tmp_path):
     """All labels are swapped at the start: pure, but under the colours of the end all wrong."""
-    run = make_run(tmp_path, rows=[(0, 0), (1, 0), (2, 1), (3, 1), (0, 1), (1, 1), (2, 0), (3, 0)])
+    run = gossip(tmp_path, rows=[(0, 0), (1, 0), (2, 1), (3, 1), (0, 1), (1, 1), (2, 0), (3, 0)])
     figure = network_figure(run)
     assert [axes.get_title().split(",")[0] for axes in figure.axes] == ["start: purity 1.00", "end: purity 1.00"]
     start, end = clients_of(figure, run)
@@ -98,7 +96,7 @@ def test_purity_is_that_of_the_moment_under_its_own_best_matching(tmp_path):
 
 
 def test_links_join_their_clients(tmp_path):
-    run = make_run(tmp_path)
+    run = gossip(tmp_path)
     at = np.round(grouped(moments(run)[1].truth)[0], 6)
     first, last = (segments(axes) for axes in network_figure(run).axes)
     assert first == sorted([at[i].tolist(), at[j].tolist()] for i, j in ((0, 1), (1, 2), (2, 4)))
@@ -106,7 +104,7 @@ def test_links_join_their_clients(tmp_path):
 
 
 def test_a_graph_that_did_not_change_is_drawn_twice(tmp_path):
-    run = make_run(tmp_path, edges="round,source,target\n0,0,1\n")
+    run = gossip(tmp_path, edges="round,source,target\n0,0,1\n")
     first, last = (segments(axes) for axes in network_figure(run).axes)
     assert first == last and len(first) == 1
 
@@ -141,15 +139,15 @@ def test_seeds_lie_apart_in_their_disc():
 
 
 def test_a_run_without_true_clusters_has_no_purity(tmp_path):
-    figure = network_figure(make_run(tmp_path, truth=None))
+    figure = network_figure(gossip(tmp_path, truth=None))
     assert figure.axes[0].get_title() == "start: 3 links (graph of round 0)"
     assert "not its true cluster" not in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 @pytest.mark.parametrize("kwargs", [{"edges": None}, {"rows": []}, {"rows": [(0, NAN), (1, NAN)]}])
 def test_nothing_to_draw(tmp_path, kwargs):
-    assert network_figure(make_run(tmp_path, **kwargs)) is None
-    without = make_run(tmp_path)
+    assert network_figure(gossip(tmp_path, **kwargs)) is None
+    without = gossip(tmp_path)
     del without.clients["label"]
     assert network_figure(without) is None
 
@@ -160,7 +158,7 @@ BROKEN = [("round,source,target\n0,0,9\n", "line 2: '0 0 9' must be .* from 0 to
 @pytest.mark.parametrize(("text", "words"), [*BROKEN, ("round,source,target\n0,0\n", "line 2: '0 0' must be")])
 def test_a_broken_edges_csv_is_named(tmp_path, text, words):
     with pytest.raises(UserError, match=words) as error:
-        network_figure(make_run(tmp_path, edges=text))
+        network_figure(gossip(tmp_path, edges=text))
     assert "edges.csv" in str(error.value) and "delete it to do without network.png" in str(error.value)
 
 
@@ -168,12 +166,12 @@ def test_a_run_draws_its_network(tmp_path):
     n = 40
     rows = [(c, (c + t) % 4) for t in (0, 1) for c in range(n)]
     text = edge_table(ErdosRenyi(redraw=1), n, [0, 9], 0)
-    run = make_run(tmp_path, rows=rows, truth=[c % 2 for c in range(n)], edges=text, num_clients=n)
+    run = gossip(tmp_path, rows=rows, truth=[c % 2 for c in range(n)], edges=text, num_clients=n)
     assert run_pictures(run) == [tmp_path / "network.png"]
     assert (tmp_path / "network.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
 def test_a_run_of_one_client_and_no_links(tmp_path):
-    figure = network_figure(make_run(tmp_path, rows=[(0, 0)], edges="round,source,target\n", num_clients=1))
+    figure = network_figure(gossip(tmp_path, rows=[(0, 0)], edges="round,source,target\n", num_clients=1))
     assert [axes.get_title() for axes in figure.axes] == [f"{name}: purity 1.00, 0 links (graph of round 0)"
                                                           for name in ("start", "end")]  # fmt: skip

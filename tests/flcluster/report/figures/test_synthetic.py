@@ -4,21 +4,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from matplotlib.colors import to_hex
+from runs import make_run
 
 from flcluster.errors import UserError
-from flcluster.records.reader import Run
+from flcluster.report.figures.interpolation import interpolation_figure
 from flcluster.report.figures.of_run import run_pictures
-from flcluster.report.figures.synthetic import UNSEEN, interpolation_figure, mosaic, shown_classes, synthetic_figure
+from flcluster.report.figures.synthetic import UNSEEN, mosaic, shown_classes, synthetic_figure
 
 HEADER = "client,dropout,friend_share,acc_global,acc_local\n"
 SHARES = (0.0, 0.01, 0.1, 0.5, 0.9, 0.99, 1.0)
 
 
-def make_run(path):
-    summary = {"algorithm": "AP-FL (MiniLM)", "dataset": "FashionMNIST", "num_clusters": 1, "semantics": "MiniLM"}
-    empty = {"update": np.empty(0), "client": np.empty(0)}
-    return Run(Path(path), summary, {"update": np.empty(0)}, empty, "AP-FL (MiniLM) FashionMNIST seed=0")
+def personal(path, config="{}"):
+    """A run of AP-FL as its directory tells it."""
+    label, settings = "AP-FL (MiniLM) FashionMNIST seed=0", yaml.safe_load(config)
+    return make_run("AP-FL (MiniLM)", path=path, settings=settings, num_clusters=1, semantics="MiniLM", label=label)
 
 
 def write_samples(path, classes=10, unseen=(8, 9), channels=1, side=8, samples=10, **changes):
@@ -46,7 +48,7 @@ def tick_labels(figure):
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_row_of_samples_for_each_class_and_unseen_ones_are_marked(tmp_path, channels):
     images = write_samples(tmp_path, channels=channels)
-    figure = synthetic_figure(make_run(tmp_path))
+    figure = synthetic_figure(personal(tmp_path))
     labels = tick_labels(figure)
     assert labels[:8] == [(f"name {i}", "#000000") for i in range(8)]
     assert labels[8:] == [(f"name {i} (unseen)", UNSEEN.lower()) for i in (8, 9)]
@@ -60,12 +62,12 @@ def test_a_row_of_samples_for_each_class_and_unseen_ones_are_marked(tmp_path, ch
 
 def test_without_unseen_classes_the_title_does_not_speak_of_them(tmp_path):
     write_samples(tmp_path, unseen=())
-    assert "unseen" not in synthetic_figure(make_run(tmp_path)).get_suptitle()
+    assert "unseen" not in synthetic_figure(personal(tmp_path)).get_suptitle()
 
 
 def test_of_a_hundred_classes_some_are_shown_and_the_title_says_so(tmp_path):
     write_samples(tmp_path, classes=100, unseen=range(80, 100), side=4, channels=3, samples=2)
-    figure = synthetic_figure(make_run(tmp_path))
+    figure = synthetic_figure(personal(tmp_path))
     names = [text for text, _ in tick_labels(figure)]
     assert names[:20] == [f"name {i} (unseen)" for i in range(80, 100)]
     assert names[20:] == [f"name {i}" for i in (0, 9, 18, 26, 35, 44, 53, 61, 70, 79)]
@@ -98,14 +100,14 @@ WRONG = [
 def test_samples_of_another_layout_are_one_message(tmp_path, changes, says):
     write_samples(tmp_path, **changes)
     with pytest.raises(UserError, match=rf"synthetic.npz cannot be drawn.*{says}.*delete it"):
-        synthetic_figure(make_run(tmp_path))
+        synthetic_figure(personal(tmp_path))
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut short", b"not an archive"])
 def test_a_corrupt_archive_is_one_message(tmp_path, content):
     (tmp_path / "synthetic.npz").write_bytes(content)
     with pytest.raises(UserError, match=r"synthetic.npz cannot be drawn .*delete it to do without synthetic.png"):
-        synthetic_figure(make_run(tmp_path))
+        synthetic_figure(personal(tmp_path))
 
 
 def labelled(axes):
@@ -114,7 +116,7 @@ def labelled(axes):
 
 def test_interpolation_is_a_mean_over_stays_and_one_over_dropouts(tmp_path):
     (tmp_path / "interpolation.csv").write_text(sweep())
-    figure = interpolation_figure(make_run(tmp_path))
+    figure = interpolation_figure(personal(tmp_path))
     both, local = figure.axes
     assert (both.get_title(), local.get_title()) == ("global test set", "clients' own test data")
     assert [tick.get_text() for tick in both.get_xticklabels()] == ["0", "0.01", "0.1", "0.5", "0.9", "0.99", "1"]
@@ -136,8 +138,7 @@ MARKS = [("0.1", "friend", 2, 4), ("0.1", "literal", 4, 2), ("0.01", "friend", 1
 @pytest.mark.parametrize(("coefficient", "reading", "configured", "other"), MARKS)
 def test_both_readings_of_the_coefficient_are_marked(tmp_path, coefficient, reading, configured, other):
     (tmp_path / "interpolation.csv").write_text(sweep())
-    (tmp_path / "config.yaml").write_text(CONFIG % (coefficient, reading))
-    for axes in interpolation_figure(make_run(tmp_path)).axes:
+    for axes in interpolation_figure(personal(tmp_path, CONFIG % (coefficient, reading))).axes:
         marks = {name.split(" (")[0]: line.get_xdata()[0] for name, line in labelled(axes).items() if "(" in name}
         assert marks == {"configured": configured, "the other reading": other}
 
@@ -146,8 +147,8 @@ def test_both_readings_of_the_coefficient_are_marked(tmp_path, coefficient, read
 def test_a_share_of_dropouts_own_is_marked_too(tmp_path, reading, at):
     (tmp_path / "interpolation.csv").write_text(sweep())
     settings = "algorithm: {class_path: flcluster.algorithms.APFL, init_args: {interpolation: 0.01, reading: %s, %s}}\n"
-    (tmp_path / "config.yaml").write_text(settings % (reading, "dropout_interpolation: 0.9"))
-    for axes in interpolation_figure(make_run(tmp_path)).axes:
+    config = settings % (reading, "dropout_interpolation: 0.9")
+    for axes in interpolation_figure(personal(tmp_path, config)).axes:
         marks = {name.split(" (")[0]: line.get_xdata()[0] for name, line in labelled(axes).items() if "(" in name}
         assert marks["configured for dropouts"] == at
         assert len(marks) == 3
@@ -156,8 +157,7 @@ def test_a_share_of_dropouts_own_is_marked_too(tmp_path, reading, at):
 def test_a_share_that_was_not_tried_is_not_marked(tmp_path):
     """The configured one always is; 1 − 0.3 is not."""
     (tmp_path / "interpolation.csv").write_text(sweep(shares=(*SHARES[:3], 0.3, *SHARES[3:])))
-    (tmp_path / "config.yaml").write_text(CONFIG % ("0.3", "friend"))
-    lines = labelled(interpolation_figure(make_run(tmp_path)).axes[0])
+    lines = labelled(interpolation_figure(personal(tmp_path, CONFIG % ("0.3", "friend"))).axes[0])
     assert list(lines) == ["clients that stay", "dropouts", "configured (0.3)"]
     assert lines["configured (0.3)"].get_xdata()[0] == 3
 
@@ -165,7 +165,7 @@ def test_a_share_that_was_not_tried_is_not_marked(tmp_path):
 def test_without_dropouts_or_a_local_test_there_is_less_to_draw(tmp_path):
     rows = "0,0,0.0,0.5,\n1,0,0.0,0.7,\n0,0,1.0,0.4,0.2\n"
     (tmp_path / "interpolation.csv").write_text(HEADER + rows)
-    both, local = interpolation_figure(make_run(tmp_path)).axes
+    both, local = interpolation_figure(personal(tmp_path)).axes
     np.testing.assert_allclose(labelled(both)["clients that stay"].get_xydata(), [[0, 0.6], [1, 0.4]])
     np.testing.assert_allclose(labelled(local)["clients that stay"].get_xydata(), [[1, 0.2]])
     assert "dropouts" not in labelled(both)
@@ -182,18 +182,16 @@ BROKEN = [
 def test_a_broken_sweep_is_one_message(tmp_path, text, says):
     (tmp_path / "interpolation.csv").write_text(text)
     with pytest.raises(UserError, match=rf"interpolation.csv.*{says}.*delete the file to do without interpolation.png"):
-        interpolation_figure(make_run(tmp_path))
+        interpolation_figure(personal(tmp_path))
 
 
-def test_a_broken_config_is_named(tmp_path):
+def test_without_a_readable_configuration_nothing_is_marked(tmp_path):
     (tmp_path / "interpolation.csv").write_text(sweep())
-    (tmp_path / "config.yaml").write_text("a: [")
-    with pytest.raises(UserError, match=r"config.yaml cannot be read"):
-        interpolation_figure(make_run(tmp_path))
+    assert list(labelled(interpolation_figure(personal(tmp_path, "null")).axes[0])) == ["clients that stay", "dropouts"]
 
 
 def test_a_run_draws_both_where_it_has_them(tmp_path):
-    run = make_run(tmp_path)
+    run = personal(tmp_path)
     assert synthetic_figure(run) is None and interpolation_figure(run) is None and run_pictures(run) == []
     (tmp_path / "interpolation.csv").write_text(HEADER)
     assert interpolation_figure(run) is None

@@ -1,41 +1,33 @@
 """What a figure against a setting draws."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
+from runs import make_run, make_study
 
-from flcluster.records.reader import Run
 from flcluster.report.study.against import setting_label
 from flcluster.report.study.figures import draw
-from flcluster.report.study.file import Picture, Study
+from flcluster.report.study.file import Picture
 from flcluster.report.style import OKABE_ITO
 
 P = "algorithm.topology.p"
 
 
-def make_run(seed=0, **columns):
-    length = len(next(iter(columns.values())))
-    metrics = {name: np.array(column, float) for name, column in {"update": range(length), **columns}.items()}
-    return Run(Path("unused"), {"algorithm": "DFCA-GI", "seed": seed}, metrics, {}, "a run")
+def ended(seed=0, **columns):
+    return make_run("DFCA-GI", seed, columns)
 
 
 def graph(p):
     return {"algorithm": {"init_args": {"topology": {"init_args": {"p": p}}}}}
 
 
-def make_study(**variants):
-    given = {name.replace("_", " "): settings for name, settings in variants.items()}
-    return Study(Path("s.yaml"), "A study", (), {}, given, None, (), (), ())
-
-
 STUDY = make_study(GI_2=graph(0.2), GI_1=graph(0.1), LI_1=graph(0.1), IFCA={"algorithm": "IFCA"}, GI_3=graph(0.5))
 RUNS = {
-    "GI 2": {0: make_run(client_acc=[0.1, 0.8], purity=[0.5, 1.0]), 1: make_run(1, client_acc=[0.1, 0.9])},
-    "GI 1": {0: make_run(client_acc=[0.1, 0.6])},
-    "LI 1": {0: make_run(client_acc=[0.1, 0.5], purity=[0.5, 0.75])},
-    "IFCA": {0: make_run(client_acc=[0.1, 0.7]), 1: make_run(1, client_acc=[0.1, 0.9])},
+    "GI 2": {0: ended(client_acc=[0.1, 0.8], purity=[0.5, 1.0]), 1: ended(1, client_acc=[0.1, 0.9])},
+    "GI 1": {0: ended(client_acc=[0.1, 0.6])},
+    "LI 1": {0: ended(client_acc=[0.1, 0.5], purity=[0.5, 0.75])},
+    "IFCA": {0: ended(client_acc=[0.1, 0.7]), 1: ended(1, client_acc=[0.1, 0.9])},
 }
 
 
@@ -91,7 +83,7 @@ def test_one_line_without_a_name_needs_no_legend():
     np.testing.assert_allclose(figure.axes[0].lines[0].get_xydata(), [[0.1, 0.6], [0.2, 0.85]])
 
 
-@pytest.mark.parametrize("runs", [{"IFCA": RUNS["IFCA"]}, {"GI 1": {0: make_run(loss=[1.0])}}])
+@pytest.mark.parametrize("runs", [{"IFCA": RUNS["IFCA"]}, {"GI 1": {0: ended(loss=[1.0])}}])
 def test_without_a_point_there_is_no_figure(runs):
     assert draw(STUDY, Picture("against", P, "client_acc"), runs) is None
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import yaml
 from matplotlib.colors import to_hex
+from runs import make_run, make_study
 
 from flcluster.errors import UserError
-from flcluster.records.reader import Run
 from flcluster.report.study.figures import draw
-from flcluster.report.study.file import Picture, Study, read_study
+from flcluster.report.study.file import Picture, read_study
 from flcluster.report.study.series import grouped
 from flcluster.report.style import hue
 
@@ -19,15 +19,9 @@ GROUPS = ("α = 0.01", "α = 0.1")
 NAMES = tuple(f"{method} {group}" for group in GROUPS for method in ("Local", "AP-FL"))
 
 
-def make_run(algorithm="Local", alpha=0.01, seed=0, **values):
-    summary = {"algorithm": algorithm, "dataset": "CIFAR-10", "num_clusters": 1, "num_clients": 5, "seed": seed}
-    return Run(
-        Path("unused"), {**summary, "partition": f"Dirichlet({alpha})", **values}, {"update": np.empty(0)}, {}, ""
-    )
-
-
-def make_study(*names, paper=()):
-    return Study(Path("s.yaml"), "A study", (), {}, {name: {} for name in names}, None, (), (), paper)
+def ended(algorithm="Local", seed=0, **values):
+    skewed = {"dataset": "CIFAR-10", "num_clusters": 1, "num_clients": 5, "partition": "Dirichlet(0.01)"}
+    return make_run(algorithm, seed, **skewed, **values)
 
 
 PICTURE = Picture("bars", y="acc_global", groups=GROUPS, title="Mine")
@@ -38,15 +32,15 @@ def bars(axes):
 
 
 def test_bars_of_a_method_have_a_place_in_every_group():
-    runs = {NAMES[0]: {0: make_run(acc_global=0.2), 1: make_run(seed=1, acc_global=0.4)}}
-    runs |= {NAMES[1]: {0: make_run(acc_global=0.6)}, NAMES[3]: {0: make_run(acc_global=0.8)}}
+    runs = {NAMES[0]: {0: ended(acc_global=0.2), 1: ended(seed=1, acc_global=0.4)}}
+    runs |= {NAMES[1]: {0: ended(acc_global=0.6)}, NAMES[3]: {0: ended(acc_global=0.8)}}
     figure = draw(make_study(*NAMES), PICTURE, runs)
     (axes,) = figure.axes
     found = {
         round(bar.get_x() + bar.get_width() / 2, 6): (bar.get_height(), bar.get_facecolor()[:3]) for bar in bars(axes)
     }
-    assert {at: round(height, 6) for at, (height, _) in found.items()} == {-0.21: 0.3, 0.21: 0.6, 1.21: 0.8}
-    assert found[0.21][1] == found[1.21][1] != found[-0.21][1]
+    assert {at: round(height, 6) for at, (height, _) in found.items()} == {0: 0.3, 1: 0.6, 4.2: 0.8}
+    assert found[1][1] == found[4.2][1] != found[0][1]
     assert [tick.get_text() for tick in axes.get_xticklabels()] == list(GROUPS)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["Local", "AP-FL"]
     (error,) = [np.array(s) for lines in axes.collections for s in lines.get_segments() if np.isfinite(s).all()]
@@ -55,17 +49,17 @@ def test_bars_of_a_method_have_a_place_in_every_group():
 
 
 def test_the_papers_numbers_are_marked():
-    runs = {NAMES[0]: {0: make_run(acc_global=0.2)}, NAMES[1]: {0: make_run("AP-FL (MiniLM)", acc_global=0.6)}}
+    runs = {NAMES[0]: {0: ended(acc_global=0.2)}, NAMES[1]: {0: ended("AP-FL (MiniLM)", acc_global=0.6)}}
     figure = draw(make_study(*NAMES, paper=("apfl_table2",)), PICTURE, runs)
-    marks = [tuple(np.round(line.get_xydata()[0], 6)) for line in figure.axes[0].lines if line.get_marker() == "_"]
-    assert [mark for mark in marks if mark[0] < 1] == [(-0.21, 0.1571), (0.21, 0.6184)]
+    marks = [tuple(np.round(line.get_xydata()[0], 6)) for line in figure.axes[0].lines if len(line.get_xydata())]
+    assert marks == [(0, 0.1571), (1, 0.6184)]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["Local", "AP-FL", "AP-FL paper"]
 
 
 def test_nothing_to_draw_and_a_choice_of_variants():
-    assert draw(make_study(*NAMES), PICTURE, {NAMES[0]: {0: make_run()}}) is None
+    assert draw(make_study(*NAMES), PICTURE, {NAMES[0]: {0: ended()}}) is None
     one = Picture("bars", y="acc_global", groups=GROUPS, of=(NAMES[1],))
-    runs = {name: {0: make_run(acc_global=0.5)} for name in NAMES}
+    runs = {name: {0: ended(acc_global=0.5)} for name in NAMES}
     figure = draw(make_study(*NAMES), one, runs)
     (bar,) = bars(figure.axes[0])
     assert (bar.get_x() + bar.get_width() / 2, to_hex(bar.get_facecolor())) == (pytest.approx(0), hue(0).lower())

@@ -1,37 +1,23 @@
 """The data that a study's figures draw."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
+from runs import make_run, make_study
 
-from flcluster.records.reader import Run
 from flcluster.report import style as drawing
-from flcluster.report.study.figures import common, draw, styles
-from flcluster.report.study.file import Picture, Study, Target
+from flcluster.report.study.figures import draw
+from flcluster.report.study.file import Picture, Target
+from flcluster.report.study.lines import common
+from flcluster.report.study.looks import styles
 
 
-def make_run(seed=0, **columns):
+def rounds(seed=0, **columns):
+    """A run with a row a round, a minute apart."""
     length = len(next(iter(columns.values())))
-    base = {"update": range(length), "epoch": range(length), "time": [60 * i for i in range(length)]}
-    metrics = {name: np.array(column, float) for name, column in {**base, **columns}.items()}
-    summary = {"algorithm": "FedAvg", "dataset": "Stream", "num_clusters": 1, "seed": seed}
-    return Run(Path("unused"), summary, metrics, {}, "a run")
-
-
-def make_study(*variants, target=None, **changes):
-    values = {
-        "title": "A study",
-        "base": (),
-        "common": {},
-        "target": target,
-        "figures": (),
-        "table": (),
-        "paper": (),
-        **changes,
-    }
-    return Study(Path("s.yaml"), variants={name: {} for name in variants}, **values)
+    base = {"epoch": range(length), "time": [60 * i for i in range(length)]}
+    return make_run("FedAvg", seed, {**base, **columns})
 
 
 def legend_of(figure):
@@ -49,8 +35,8 @@ def test_curves_come_to_common_places():
 
 
 def test_lines_are_means_over_seeds_with_a_band():
-    runs = {"A": {0: make_run(client_acc=[0.1, 0.2, 0.4]), 1: make_run(1, client_acc=[0.1, 0.4, 0.6])}}
-    runs["B"] = {0: make_run(client_acc=[0.1, math.nan, 0.3])}
+    runs = {"A": {0: rounds(client_acc=[0.1, 0.2, 0.4]), 1: rounds(1, client_acc=[0.1, 0.4, 0.6])}}
+    runs["B"] = {0: rounds(client_acc=[0.1, math.nan, 0.3])}
     figure = draw(make_study("A", "B", "C"), Picture("lines", "epoch", "client_acc", title="Mine"), runs)
     (axes,) = figure.axes
     a, b = axes.lines
@@ -74,14 +60,14 @@ def test_lines_are_means_over_seeds_with_a_band():
     ],
 )
 def test_time_is_labelled_with_its_unit(step, unit, label):
-    run = make_run(client_acc=[0.1, 0.2, 0.3], time=[0, step, 2 * step])
+    run = rounds(client_acc=[0.1, 0.2, 0.3], time=[0, step, 2 * step])
     (axes,) = draw(make_study("A"), Picture("lines", "time"), {"A": {0: run}}).axes
     assert axes.get_xlabel() == label
     np.testing.assert_allclose(axes.lines[0].get_xdata(), np.array([0, step, 2 * step]) / unit)
 
 
 def test_every_column_gets_a_panel_and_an_odd_place_stays_empty():
-    run = make_run(client_acc=[0.1, 0.2, 0.3], clusters=[1, 2, 3], delta=[0.1, 0.2, 0.4])
+    run = rounds(client_acc=[0.1, 0.2, 0.3], clusters=[1, 2, 3], delta=[0.1, 0.2, 0.4])
     figure = draw(make_study("A"), Picture("lines", y=("client_acc", "clusters", "delta")), {"A": {0: run}})
     assert [axes.axison for axes in figure.axes] == [True, True, True, False]
     assert [axes.get_ylabel() for axes in figure.axes[1:3]] == ["clusters", "threshold Δ"]
@@ -89,8 +75,8 @@ def test_every_column_gets_a_panel_and_an_odd_place_stays_empty():
 
 
 def test_the_target_is_a_level_with_a_mark_where_it_is_reached():
-    runs = {"Global": {0: make_run(client_acc=[0.1, 0.2, 0.4, 0.4])}}
-    runs |= {"Fast": {0: make_run(client_acc=[0.1, 0.5, 0.5, 0.5])}, "Never": {0: make_run(client_acc=[0.1] * 4)}}
+    runs = {"Global": {0: rounds(client_acc=[0.1, 0.2, 0.4, 0.4])}}
+    runs |= {"Fast": {0: rounds(client_acc=[0.1, 0.5, 0.5, 0.5])}, "Never": {0: rounds(client_acc=[0.1] * 4)}}
     study = make_study("Fast", "Never", "Global", target=Target("Global", last=2))
     figure = draw(study, Picture("lines", "time", target=True), runs)
     (axes,) = figure.axes
@@ -103,8 +89,8 @@ def test_the_target_is_a_level_with_a_mark_where_it_is_reached():
 
 
 def test_a_speed_up_that_not_all_seeds_reach_is_not_claimed():
-    runs = {"Global": {s: make_run(s, client_acc=[0.1, 0.4, 0.4]) for s in (0, 1)}}
-    runs["Half"] = {0: make_run(client_acc=[0.1, 0.5, 0.5]), 1: make_run(1, client_acc=[0.1, 0.2, 0.2])}
+    runs = {"Global": {s: rounds(s, client_acc=[0.1, 0.4, 0.4]) for s in (0, 1)}}
+    runs["Half"] = {0: rounds(client_acc=[0.1, 0.5, 0.5]), 1: rounds(1, client_acc=[0.1, 0.2, 0.2])}
     figure = draw(make_study("Half", "Global", target=Target("Global")), Picture("lines", "time", target=True), runs)
     assert legend_of(figure)[0] == "Half"
     assert not [line for line in figure.axes[0].lines if line.get_marker() == "o"]
@@ -125,10 +111,8 @@ def test_variants_keep_their_colours_and_pairs_share_one():
 
 
 def test_differences_are_of_the_seeds_that_both_have():
-    runs = {
-        "A": {0: make_run(client_acc=[0.1, 0.5]), 1: make_run(1, client_acc=[0.2, 0.2]), 2: make_run(client_acc=[9, 9])}
-    }
-    runs["B"] = {0: make_run(client_acc=[0.1, 0.3]), 1: make_run(1, client_acc=[0.1, 0.3])}
+    runs = {"A": {0: rounds(client_acc=[0.1, 0.5]), 1: rounds(1, client_acc=[0.2, 0.2]), 2: rounds(client_acc=[9, 9])}}
+    runs["B"] = {0: rounds(client_acc=[0.1, 0.3]), 1: rounds(1, client_acc=[0.1, 0.3])}
     figure = draw(make_study("A", "B"), Picture("difference", of=("A", "B")), runs)
     zero, line = figure.axes[0].lines
     assert list(zero.get_ydata()) == [0, 0]
@@ -138,10 +122,10 @@ def test_differences_are_of_the_seeds_that_both_have():
 
 
 def test_sizes_are_stacked_for_each_variant_that_has_clusters():
-    clustered = make_run(
+    clustered = rounds(
         cluster_size_0=[3, 2, 5], cluster_size_1=[2, 3, 0], cluster_size_2=[0, 0, 0], reclusterings=[0, 0, 1]
     )
-    runs = {"A": {4: clustered, 5: make_run(cluster_size_0=[1, 1, 1])}, "Global": {0: make_run(client_acc=[0.1] * 3)}}
+    runs = {"A": {4: clustered, 5: rounds(cluster_size_0=[1, 1, 1])}, "Global": {0: rounds(client_acc=[0.1] * 3)}}
     figure = draw(make_study("A", "Global"), Picture("sizes"), runs)
     (axes,) = figure.axes
     assert axes.get_title() == "A" and axes.get_ylim() == (0, 5)
@@ -152,8 +136,8 @@ def test_sizes_are_stacked_for_each_variant_that_has_clusters():
 
 
 def test_bars_are_the_tables_values():
-    runs = {"A": {0: make_run(heterogeneity=[0.5, 0.2]), 1: make_run(1, heterogeneity=[0.5, 0.4])}}
-    runs |= {"B": {0: make_run(heterogeneity=[0.5, 0.7])}, "C": {0: make_run(client_acc=[0.1, 0.2])}}
+    runs = {"A": {0: rounds(heterogeneity=[0.5, 0.2]), 1: rounds(1, heterogeneity=[0.5, 0.4])}}
+    runs |= {"B": {0: rounds(heterogeneity=[0.5, 0.7])}, "C": {0: rounds(client_acc=[0.1, 0.2])}}
     (axes,) = draw(make_study("A", "B", "C"), Picture("bars", y="heterogeneity", of=("B", "A", "C")), runs).axes
     assert [bar.get_height() for bar in axes.patches] == pytest.approx([0.7, 0.3])
     assert [label.get_text() for label in axes.get_xticklabels()] == ["B", "A"]
@@ -161,4 +145,4 @@ def test_bars_are_the_tables_values():
 
 
 def test_nothing_to_draw_is_no_figure():
-    assert draw(make_study("A"), Picture("lines", y="delta"), {"A": {0: make_run(client_acc=[0.1])}}) is None
+    assert draw(make_study("A"), Picture("lines", y="delta"), {"A": {0: rounds(client_acc=[0.1])}}) is None
