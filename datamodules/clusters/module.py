@@ -78,18 +78,16 @@ class ClusteredDataModule(FederatedDataModule):
         self._held = self._divided(main_share) if samples is None else self._mixed(samples, main_share, rest_split)
 
     @abstractmethod
-    def sources(self, split: Literal["train", "test"]) -> list[Source]:
-        """Load one split: a source per cluster; rotations of the same images list them in the same order."""
+    def sources(self) -> list[tuple[Source, Source]]:
+        """Load the data: training and test source of each cluster; rotations of the same images list them alike."""
 
     def setup(self, stage: str | None = None) -> None:
         """Load the data once; later calls do nothing."""
         if self._clusters:
             return
-        train, test = self.sources("train"), self.sources("test")
-        self._check_sizes([len(source) for source in train], [len(source) for source in test])
-        self._clusters = [
-            make_cluster(*pair, self.proxy_size, self.train_limit, self.seed) for pair in zip(train, test, strict=True)
-        ]
+        pairs = self.sources()
+        self._check_sizes([len(train) for train, _ in pairs], [len(test) for _, test in pairs])
+        self._clusters = [make_cluster(*pair, self.proxy_size, self.train_limit, self.seed) for pair in pairs]
 
     def main_cluster(self, client: int) -> int:
         """Return the cluster that most of a client's samples come from."""

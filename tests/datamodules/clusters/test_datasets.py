@@ -68,7 +68,7 @@ def test_every_rotated_dataset_can_leave_pixels_as_they_are(cls):
     """One option for all; by default nothing changes. The name tells the runs apart."""
     plain, raw = cls(), cls(normalise=False)
     assert plain.normalise and not raw.normalise
-    assert (plain.name, raw.name) == (cls.name, f"{cls.name} (pixels in [0, 1])")
+    assert (plain.name, raw.name) == (cls().name, f"{cls().name} (pixels in [0, 1])")
     channels = plain.input_shape[0]
     assert (raw.mean, raw.std) == ((0.0,) * channels, (1.0,) * channels)
     assert len(plain.mean) == len(plain.std) == channels and min(plain.mean) > 0 and max(plain.std) < 1
@@ -174,7 +174,7 @@ def test_digits_are_scikit_learns():
 def test_names_are_those_of_the_papers():
     with (files("flcluster.report.papers") / "cdfl_table1.csv").open() as table:
         papers = {row["dataset"] for row in csv.DictReader(table)}
-    ours = {cls.name for cls in (RotatedFashionMNIST, RotatedCIFAR100, RotatedMiniImagenet, DigitRecognition)}
+    ours = {cls().name for cls in (RotatedFashionMNIST, RotatedCIFAR100, RotatedMiniImagenet, DigitRecognition)}
     assert ours == papers
 
 

@@ -30,13 +30,15 @@ class Unequal(ClusteredDataModule):
 
     def __init__(self, train, test, **kwargs):
         super().__init__(num_classes=2, input_shape=(1, 1, 1), num_clusters=len(train), **kwargs)
-        self.lengths = {"train": train, "test": test}
+        self.lengths = list(zip(train, test, strict=True))
 
-    def sources(self, split):
-        return [
-            ImageSource(Images(torch.arange(n, dtype=torch.uint8).view(-1, 1, 1, 1), torch.zeros(n).long()), [0], [1])
-            for n in self.lengths[split]
-        ]
+    def sources(self):
+        return [(counted(train), counted(test)) for train, test in self.lengths]
+
+
+def counted(n):
+    """Return ``n`` samples, each of them its position."""
+    return ImageSource(Images(torch.arange(n, dtype=torch.uint8).view(-1, 1, 1, 1), torch.zeros(n).long()), [0], [1])
 
 
 def only(view):

@@ -94,7 +94,7 @@ def test_mistakes_are_named(changes, named, write_mnist, tmp_path):
 
 def test_constants_are_those_of_the_rotated_datasets(tmp_path):
     ours, rotated = StreamFashionMNIST(root=tmp_path), RotatedFashionMNIST(root=tmp_path)
-    for name in ("dataset", "mean", "std", "input_shape", "num_classes", "name"):
+    for name in ("known", "mean", "std", "input_shape", "num_classes", "name"):
         assert getattr(ours, name) == getattr(rotated, name)
 
 
