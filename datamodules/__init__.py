@@ -32,7 +32,7 @@ from flcluster.datamodules.skew.partitions import IID, Partition, Samples, Shard
 from flcluster.datamodules.skew.pathological import Pathological
 from flcluster.datamodules.sources.images import Images, ImageSource
 from flcluster.datamodules.sources.known import Known
-from flcluster.datamodules.streams.arrivals import ArrivalPlan, Arrivals, StreamSetting
+from flcluster.datamodules.streams.arrivals import ArrivalPlan, SampleArrivals, StreamSetting
 from flcluster.datamodules.streams.datasets import (
     StreamCIFAR10,
     StreamCIFAR100,
@@ -53,7 +53,6 @@ __all__ = [
     "IID",
     "APFLTable1",
     "ArrivalPlan",
-    "Arrivals",
     "ClusteredDataModule",
     "CorruptionDrift",
     "DigitRecognition",
@@ -81,6 +80,7 @@ __all__ = [
     "RotatedMNIST",
     "RotatedMiniImagenet",
     "RotationDrift",
+    "SampleArrivals",
     "Samples",
     "Shards",
     "Shift",

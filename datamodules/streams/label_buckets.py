@@ -8,7 +8,7 @@ from flcluster import seeds
 from flcluster.datamodules.sources.counts import Ints, rank_in_runs, systematic
 from flcluster.errors import UserError
 
-from .arrivals import ArrivalPlan, Arrivals, StreamSetting
+from .arrivals import ArrivalPlan, SampleArrivals, StreamSetting
 from .filling import Places, fill
 
 
@@ -63,7 +63,7 @@ class LabelBuckets(ArrivalPlan):
         if not 0 <= self.group_noise <= 1:
             raise UserError(f"data.arrivals.group_noise is {self.group_noise}: it must be from 0 to 1")
 
-    def draw(self, setting: StreamSetting) -> Arrivals:
+    def draw(self, setting: StreamSetting) -> SampleArrivals:
         """Draw labels, buckets, how many of each, and which."""
         if self.labels_per_client[1] > setting.num_classes:
             raise UserError(

@@ -11,7 +11,7 @@ from flcluster import seeds
 from flcluster.datamodules.sources.counts import Ints, systematic
 from flcluster.errors import UserError
 
-from .arrivals import ArrivalPlan, Arrivals, StreamSetting
+from .arrivals import ArrivalPlan, SampleArrivals, StreamSetting
 from .filling import Places, fill, places_of
 
 CHUNK = 2_000_000
@@ -43,7 +43,7 @@ class Wandering(ArrivalPlan):
         if self.concentration <= 0 or self.wander < 0:
             raise UserError("data.arrivals.concentration must be above 0, and data.arrivals.wander at least 0")
 
-    def draw(self, setting: StreamSetting) -> Arrivals:
+    def draw(self, setting: StreamSetting) -> SampleArrivals:
         """Draw when clients get how many of which label, then which samples."""
         rng = seeds.rng(setting.seed, "wandering")
         chunks = [self.places(clients, setting, rng) for clients in self._chunks(setting)]

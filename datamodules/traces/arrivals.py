@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from flcluster import seeds
 from flcluster.datamodules.sources.counts import Ints, rank_in_runs
-from flcluster.datamodules.streams.arrivals import ArrivalPlan, Arrivals, StreamSetting
+from flcluster.datamodules.streams.arrivals import ArrivalPlan, SampleArrivals, StreamSetting
 from flcluster.errors import UserError
 
 from .manifest import days_since_1970, parse_date
@@ -30,7 +30,7 @@ class TraceSetting(StreamSetting):
 class TracePlan(ArrivalPlan):
     """A plan that leaves every sample with its client and says when it arrives."""
 
-    def draw(self, setting: StreamSetting) -> Arrivals:
+    def draw(self, setting: StreamSetting) -> SampleArrivals:
         """Return when each client's samples arrive; those that never do are left out."""
         if not isinstance(setting, TraceSetting):
             raise UserError(
@@ -38,7 +38,7 @@ class TracePlan(ArrivalPlan):
             )
         arrival = self.rounds(setting)
         sample = np.flatnonzero(arrival >= -setting.window)
-        return Arrivals(sample, setting.client[sample], arrival[sample])
+        return SampleArrivals(sample, setting.client[sample], arrival[sample])
 
     @abstractmethod
     def rounds(self, setting: TraceSetting) -> Ints:

@@ -9,7 +9,7 @@ import torch
 from flcluster import seeds
 from flcluster.datamodules.sources.counts import Ints
 from flcluster.datamodules.sources.images import Images, ImageSource
-from flcluster.datamodules.streams.arrivals import Arrivals, StreamSetting
+from flcluster.datamodules.streams.arrivals import SampleArrivals, StreamSetting
 from flcluster.datamodules.streams.holding import Loaded
 from flcluster.datamodules.streams.module import StreamDataModule
 from flcluster.datamodules.streams.set_apart import choose_proxy
@@ -23,10 +23,9 @@ from .pixels import cached_pixels
 class TraceDataModule(StreamDataModule):
     """A stream whose clients, labels and times come from a manifest.
 
-    A manifest is a CSV file with the columns image, label and client, and if need be time and box; see
-    :class:`.manifest.Row`. ``flcluster convert`` writes one from the files that FMoW, Cityscapes, Waymo Open and Open
-    Images are published as. Images are decoded once, to ``image_size``, into a file beside the manifest that is mapped
-    into memory.
+    A manifest is a CSV file with the columns image, label and client, and if need be time and box (``ManifestLine``).
+    ``flcluster convert`` writes one from the files that FMoW, Cityscapes, Waymo Open and Open Images are published as.
+    Images are decoded once, to ``image_size``, into a file beside the manifest that is mapped into memory.
 
     Args:
         manifest: The manifest, relative to ``root``.
@@ -100,7 +99,7 @@ class TraceDataModule(StreamDataModule):
         pool = self._pool()
         return Loaded(source, pool, pool)
 
-    def draw_arrivals(self, setting: StreamSetting) -> Arrivals:
+    def draw_arrivals(self, setting: StreamSetting) -> SampleArrivals:
         """Let each client's own samples arrive as the plan says."""
         rows = self.manifest
         proxy = choose_proxy(rows.labels, self._pool(), self.num_classes, self.proxy_per_class, self.seed)

@@ -12,6 +12,7 @@ import torch
 import torchvision.datasets as tv
 import yaml
 from lightning import Trainer
+from pixels import stored_pixels
 
 import flcluster.datamodules as datamodules
 from flcluster.cli import main
@@ -276,13 +277,12 @@ def assert_holds(data, written):
     """Check every sample that is held against the arrays that were written (NCHW), training split first."""
     images, labels = (np.concatenate([written["train"][i], written["test"][i]]) for i in (0, 1))
     images = images[:, None] if images.ndim == 3 else images
-    shape, held = (len(data.mean), 1, 1), 0
+    held = 0
     for client in range(data.num_clients):
         for view in (data.shard(client).train, data.shard(client).test):
-            x, y = view.tensors()
-            pixels = np.rint((x.numpy() * np.reshape(data.std, shape) + np.reshape(data.mean, shape)) * 255)
+            pixels, y = stored_pixels(view, data)
             np.testing.assert_array_equal(pixels, images[index(view)])
-            np.testing.assert_array_equal(y.numpy(), labels[index(view)])
+            np.testing.assert_array_equal(y, labels[index(view)])
             held += len(view)
     assert held == len(labels)
 

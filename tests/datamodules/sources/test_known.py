@@ -101,8 +101,8 @@ def shapes(n, seed):
 
 @pytest.mark.filterwarnings("ignore")  # jsonargparse renames instantiate_classes
 def test_the_example_of_the_documents_runs(tmp_path, monkeypatch):
-    text = (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-8")
-    (example,) = [found for found in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "SHAPES" in found]
+    texts = [path.read_text(encoding="utf-8") for path in (Path(__file__).parents[3] / "docs").rglob("*.md")]
+    (example,) = [e for text in texts for e in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "SHAPES" in e]
     (tmp_path / "shapes.py").write_text(example)
     monkeypatch.syspath_prepend(str(tmp_path))
     (train_x, train_y), (test_x, test_y) = shapes(90, 0), shapes(60, 1)
