@@ -1,5 +1,33 @@
-"""The one kind of error a user is meant to read: what is wrong, where, and what to do."""
+"""The one kind of error a user is meant to read: what is wrong, where, and what to do; and the checks that raise it."""
+
+import math
+from typing import NoReturn
+
+ALGORITHM = "algorithm."
 
 
 class UserError(Exception):
     """A mistake in configuration, data or files; the command line prints the message alone and exits with 2."""
+
+
+def refuse(name: str, must: str, value: object, prefix: str = ALGORITHM) -> NoReturn:
+    """Refuse a setting by its key, ``prefix`` and ``name``."""
+    raise UserError(f"{prefix}{name} must be {must}, got {value}")
+
+
+def at_least(name: str, value: float, least: float, prefix: str = ALGORITHM) -> None:
+    """Refuse a setting below its smallest value."""
+    if not value >= least:
+        refuse(name, f"at least {least}", value, prefix)
+
+
+def above(name: str, value: float, limit: float, prefix: str = ALGORITHM) -> None:
+    """Refuse a setting that is not larger than a limit, or infinite."""
+    if not limit < value < math.inf:
+        refuse(name, f"above {limit} and finite", value, prefix)
+
+
+def probability(name: str, value: float, prefix: str = ALGORITHM) -> None:
+    """Refuse what is no probability."""
+    if not 0 <= value <= 1:
+        refuse(name, "in [0, 1]", value, prefix)

@@ -159,13 +159,8 @@ class ClusteredDataModule(FederatedDataModule):
             raise IndexError(f"client {client} of {self.num_clients}")
 
     def _check_arguments(self) -> None:
-        for name in ("num_classes", "num_clusters", "num_clients", "test_size", "train_limit", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"data.{name} is {value}: it must be at least 1")
-        for name in ("seed", "proxy_size"):
-            if getattr(self, name) < 0:
-                raise UserError(f"data.{name} is {getattr(self, name)}: it must be at least 0")
+        self._at_least(1, "num_classes", "num_clusters", "num_clients", "test_size", "train_limit", "batch_size")
+        self._at_least(0, "seed", "proxy_size")
 
     def _check_sizes(self, train: list[int], test: list[int]) -> None:
         """Refuse what the smallest cluster cannot give."""

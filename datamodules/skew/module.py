@@ -163,11 +163,8 @@ class Skewed(ImageDataModule):
         return client
 
     def _check_arguments(self) -> None:
-        least = {"num_classes": 1, "num_clients": 1, "batch_size": 1, "limit": 1, "seed": 0, "proxy_size": 0}
-        for name, value in least.items():
-            given = getattr(self, name)
-            if given is not None and given < value:
-                raise UserError(f"data.{name} is {given}: it must be at least {value}")
+        self._at_least(1, "num_classes", "num_clients", "batch_size", "limit")
+        self._at_least(0, "seed", "proxy_size")
         if self.test_share is not None and not 0 < self.test_share < 1:
             raise UserError(f"data.test_share is {self.test_share}: it must be above 0 and below 1, or null")
         if self.partition.says_who:  # also who drops out

@@ -9,10 +9,10 @@ import numpy as np
 from flcluster.datamodules.sources.counts import Ints
 from flcluster.datamodules.sources.known import Known
 from flcluster.datamodules.sources.loading import SPLITS, open_dataset
-from flcluster.errors import UserError
+from flcluster.errors import UserError, at_least
 
 from .dealing import NOBODY
-from .partitions import Partition, Samples, check_count
+from .partitions import KEY, Partition, Samples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class NaturalIds(Partition):
     """Owners with fewer training samples are not chosen."""
 
     def __post_init__(self) -> None:
-        check_count("min_samples", self.min_samples)
+        at_least("min_samples", self.min_samples, 1, KEY)
         if (self.path is None) == (self.attribute is None):
             raise UserError("data.partition: NaturalIds needs a path or an attribute, one of them")
 

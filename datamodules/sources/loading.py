@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from flcluster.errors import UserError
+from flcluster.errors import UserError, at_least
 
 from .images import Images
 
@@ -105,8 +105,8 @@ def check_image_arguments(
     """Refuse a shape, mean, std or size that no image can have."""
     if len(shape) != 3 or min(shape) < 1:
         raise UserError(f"data.input_shape is {shape}: give channels, height and width")
-    if image_size is not None and image_size < 1:
-        raise UserError(f"data.image_size is {image_size}: it must be at least 1")
+    if image_size is not None:
+        at_least("image_size", image_size, 1, "data.")
     if not len(mean) == len(std) == shape[0]:
         raise UserError(f"data.mean and data.std need {shape[0]} values, one per channel")
     if min(std) <= 0:

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from flcluster.datamodules.sources.counts import Ints
 from flcluster.errors import UserError
 
+KEY = "data.arrivals."
+
 
 @dataclass(frozen=True, eq=False)
 class StreamSetting:

@@ -215,10 +215,8 @@ class StreamDataModule(FederatedDataModule):
         return source if self._history is None else seen(source, self._history.look(client, cycle))
 
     def _check_arguments(self) -> None:
-        least = {"num_classes": 1, "num_clients": 1, "batch_size": 1, "window": 1, "seed": 0, "proxy_per_class": 0}
-        for name, value in least.items():
-            if getattr(self, name) < value:
-                raise UserError(f"data.{name} is {getattr(self, name)}: it must be at least {value}")
+        self._at_least(1, "num_classes", "num_clients", "batch_size", "window")
+        self._at_least(0, "seed", "proxy_per_class")
         if not 0 <= self.test_share <= 0.5:
             raise UserError(f"data.test_share is {self.test_share}: it must be from 0 to 0.5")
         if self.shared not in SHARED:

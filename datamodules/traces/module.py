@@ -13,7 +13,7 @@ from flcluster.datamodules.streams.arrivals import SampleArrivals, StreamSetting
 from flcluster.datamodules.streams.holding import Loaded
 from flcluster.datamodules.streams.module import StreamDataModule
 from flcluster.datamodules.streams.set_apart import choose_proxy
-from flcluster.errors import UserError
+from flcluster.errors import UserError, at_least
 
 from .arrivals import TraceDays, TracePlan, TraceSetting
 from .manifest import Manifest, read_manifest
@@ -70,8 +70,7 @@ class TraceDataModule(StreamDataModule):
                 f"data.arrivals is {type(self.arrivals).__name__}, which makes up clients: a manifest needs TraceDays, "
                 "TraceIntervals or TraceLabelBuckets"
             )
-        if image_size < 1:
-            raise UserError(f"data.image_size is {image_size}: it must be at least 1")
+        at_least("image_size", image_size, 1, "data.")
         if len(mean) != 3 or len(std) != 3 or min(std) <= 0:
             raise UserError(f"data.mean and data.std need three values, those of std above 0, not {mean} and {std}")
         self.image_size, self.mean, self.std = image_size, tuple(mean), tuple(std)

@@ -209,8 +209,8 @@ def test_digit_recognition_can_be_limited_and_divided_by_its_arguments():
         ({"num_clients": 3, **WHOLE}, r"data.num_clients is 3: .*each of the 4 clusters"),
         ({"test_size": None}, r"data.test_size is null: .*data.samples"),
         ({"main_share": (0.4, 0.8), **WHOLE}, r"data.main_share is \(0.4, 0.8\).*data.samples null"),
-        ({"train_limit": 0}, "data.train_limit is 0: it must be at least 1"),
-        ({**WHOLE, "test_size": 0}, "data.test_size is 0: it must be at least 1"),
+        ({"train_limit": 0}, "data.train_limit must be at least 1, got 0"),
+        ({**WHOLE, "test_size": 0}, "data.test_size must be at least 1, got 0"),
     ],
 )
 def test_impossible_arguments_fail_at_construction(arguments, message):

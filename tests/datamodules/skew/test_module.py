@@ -214,12 +214,12 @@ def test_dropouts_without_monopolies_change_nothing():
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"num_clients": 0}, "data.num_clients is 0"),
+        ({"num_clients": 0}, "data.num_clients must be at least 1, got 0"),
         ({"test_share": 0.0}, "data.test_share is 0.0"),
         ({"test_share": 1.0}, "data.test_share is 1.0"),
-        ({"proxy_size": -1}, "data.proxy_size is -1"),
-        ({"limit": 0}, "data.limit is 0"),
-        ({"seed": -1}, "data.seed is -1"),
+        ({"proxy_size": -1}, "data.proxy_size must be at least 0, got -1"),
+        ({"limit": 0}, "data.limit must be at least 1, got 0"),
+        ({"seed": -1}, "data.seed must be at least 0, got -1"),
         ({"dropouts": [10]}, r"data.dropouts is \[10\]: give different numbers from 0 to 9"),
         ({"dropouts": [1, 1]}, r"data.dropouts is \[1, 1\]"),
         ({"dropouts": list(range(10))}, "nobody is left to train"),

@@ -283,7 +283,7 @@ def test_what_cannot_be(trace):
         TraceDataModule("nothing.csv", root=folder)
     with pytest.raises(UserError, match="LabelBuckets, which makes up clients"):
         data_of(folder, arrivals=LabelBuckets())
-    with pytest.raises(UserError, match=r"data\.image_size is 0"):
+    with pytest.raises(UserError, match=r"data\.image_size must be at least 1, got 0"):
         data_of(folder, image_size=0)
     with pytest.raises(UserError, match=r"start is 2020-01-01, but no sample is that late"):
         data_of(folder, arrivals=TraceDays(start="2020-01-01")).setup()
