@@ -15,7 +15,7 @@ from flcluster.datamodules.clusters.datasets import (
 from flcluster.datamodules.clusters.digit_recognition import DigitRecognition
 from flcluster.datamodules.clusters.femnist import RotatedFEMNIST
 from flcluster.datamodules.clusters.module import ClusteredDataModule
-from flcluster.datamodules.clusters.rotated import RotatedDataModule
+from flcluster.datamodules.clusters.rotated import Rotated, RotatedDataModule
 from flcluster.datamodules.skew.datasets import (
     SkewedCIFAR10,
     SkewedCIFAR100,
@@ -25,17 +25,19 @@ from flcluster.datamodules.skew.datasets import (
     SkewedMNIST,
 )
 from flcluster.datamodules.skew.dirichlet import Dirichlet, QuantitySkew
-from flcluster.datamodules.skew.module import LabelSkewDataModule
+from flcluster.datamodules.skew.module import LabelSkewDataModule, Skewed
 from flcluster.datamodules.skew.monopolies import APFLTable1, PathologicalDropout
 from flcluster.datamodules.skew.natural_ids import NaturalIds
 from flcluster.datamodules.skew.partitions import IID, Partition, Samples, Shards
 from flcluster.datamodules.skew.pathological import Pathological
 from flcluster.datamodules.sources.images import Images, ImageSource
-from flcluster.datamodules.streams.arrivals import ArrivalPlan, Arrivals, StreamSetting
+from flcluster.datamodules.sources.known import Known
+from flcluster.datamodules.streams.arrivals import ArrivalPlan, SampleArrivals, StreamSetting
 from flcluster.datamodules.streams.datasets import (
     StreamCIFAR10,
     StreamCIFAR100,
     StreamDigits,
+    Streamed,
     StreamFashionMNIST,
     StreamImages,
     StreamMNIST,
@@ -51,7 +53,6 @@ __all__ = [
     "IID",
     "APFLTable1",
     "ArrivalPlan",
-    "Arrivals",
     "ClusteredDataModule",
     "CorruptionDrift",
     "DigitRecognition",
@@ -59,6 +60,7 @@ __all__ = [
     "FrameIntervals",
     "ImageSource",
     "Images",
+    "Known",
     "LabelBuckets",
     "LabelSkewDataModule",
     "LabelSwaps",
@@ -67,6 +69,7 @@ __all__ = [
     "Pathological",
     "PathologicalDropout",
     "QuantitySkew",
+    "Rotated",
     "RotatedCIFAR10",
     "RotatedCIFAR100",
     "RotatedDataModule",
@@ -77,9 +80,11 @@ __all__ = [
     "RotatedMNIST",
     "RotatedMiniImagenet",
     "RotationDrift",
+    "SampleArrivals",
     "Samples",
     "Shards",
     "Shift",
+    "Skewed",
     "SkewedCIFAR10",
     "SkewedCIFAR100",
     "SkewedDigits",
@@ -94,6 +99,7 @@ __all__ = [
     "StreamImages",
     "StreamMNIST",
     "StreamSetting",
+    "Streamed",
     "Timestamps",
     "TraceDataModule",
     "TraceDays",

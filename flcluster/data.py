@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from flcluster.errors import at_least
+
 __all__ = ["FederatedDataModule", "Shard", "Source", "View", "ViewDataset", "apportion", "joined", "labels_of"]
 
 
@@ -201,6 +203,12 @@ class FederatedDataModule(LightningDataModule, ABC):
     def arrived(self, client: int, cycle: int) -> list[tuple[int, View]]:
         """Return the training samples a client holds, by the round they arrived."""
         return [(0, self.shard(client, cycle).train)]
+
+    def _at_least(self, least: int, *names: str) -> None:
+        """Refuse arguments below a number; one that may be left out, and is, passes."""
+        for name in names:
+            if getattr(self, name) is not None:
+                at_least(name, getattr(self, name), least, "data.")
 
     # What other Lightning projects see -------------------------------------------------------------------------
 

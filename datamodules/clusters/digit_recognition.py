@@ -1,12 +1,12 @@
 """Digit Recognition (CDFL): one task in three domains."""
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from flcluster.data import Source
 from flcluster.datamodules.sources.images import Images, ImageSource
-from flcluster.datamodules.sources.loading import load, open_dataset
+from flcluster.datamodules.sources.loading import Split, load, open_dataset
 
 from .module import ClusteredDataModule
 
@@ -37,8 +37,11 @@ class DigitRecognition(ClusteredDataModule):
             open_dataset(dataset, self.root, "test", {}, download=True)
         open_dataset(CCPD, self.root, "train", {})
 
-    def sources(self, split: Literal["train", "test"]) -> list[Source]:
-        """Load one split: a source per domain."""
+    def sources(self) -> list[tuple[Source, Source]]:
+        """Load the three domains."""
+        return list(zip(self._domains("train"), self._domains("test"), strict=True))
+
+    def _domains(self, split: Split) -> list[Source]:
         mnist = load("MNIST", self.root, split, {}, (1, 28, 28)).resized(SIZE)
         usps = load("USPS", self.root, split, {}, (1, 16, 16)).resized(SIZE)
         grey = torch.cat([mnist.pixels, usps.pixels]).expand(-1, 3, -1, -1)  # three channels seen, one stored

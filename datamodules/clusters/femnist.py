@@ -134,11 +134,8 @@ class RotatedFEMNIST(FederatedDataModule):
         return chosen
 
     def _check_arguments(self) -> None:
-        for name in ("num_clusters", "num_clients", "min_samples", "batch_size"):
-            if getattr(self, name) < 1:
-                raise UserError(f"data.{name} is {getattr(self, name)}: it must be at least 1")
-        if self.seed < 0:
-            raise UserError(f"data.seed is {self.seed}: it must be at least 0")
+        self._at_least(1, "num_clusters", "num_clients", "min_samples", "batch_size")
+        self._at_least(0, "seed")
         if self.num_clients < self.num_clusters:
             raise UserError(
                 f"data.num_clients is {self.num_clients}: each of the {self.num_clusters} clusters needs a client"

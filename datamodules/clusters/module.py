@@ -78,18 +78,16 @@ class ClusteredDataModule(FederatedDataModule):
         self._held = self._divided(main_share) if samples is None else self._mixed(samples, main_share, rest_split)
 
     @abstractmethod
-    def sources(self, split: Literal["train", "test"]) -> list[Source]:
-        """Load one split: a source per cluster; rotations of the same images list them in the same order."""
+    def sources(self) -> list[tuple[Source, Source]]:
+        """Load the data: training and test source of each cluster; rotations of the same images list them alike."""
 
     def setup(self, stage: str | None = None) -> None:
         """Load the data once; later calls do nothing."""
         if self._clusters:
             return
-        train, test = self.sources("train"), self.sources("test")
-        self._check_sizes([len(source) for source in train], [len(source) for source in test])
-        self._clusters = [
-            make_cluster(*pair, self.proxy_size, self.train_limit, self.seed) for pair in zip(train, test, strict=True)
-        ]
+        pairs = self.sources()
+        self._check_sizes([len(train) for train, _ in pairs], [len(test) for _, test in pairs])
+        self._clusters = [make_cluster(*pair, self.proxy_size, self.train_limit, self.seed) for pair in pairs]
 
     def main_cluster(self, client: int) -> int:
         """Return the cluster that most of a client's samples come from."""
@@ -161,13 +159,8 @@ class ClusteredDataModule(FederatedDataModule):
             raise IndexError(f"client {client} of {self.num_clients}")
 
     def _check_arguments(self) -> None:
-        for name in ("num_classes", "num_clusters", "num_clients", "test_size", "train_limit", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"data.{name} is {value}: it must be at least 1")
-        for name in ("seed", "proxy_size"):
-            if getattr(self, name) < 0:
-                raise UserError(f"data.{name} is {getattr(self, name)}: it must be at least 0")
+        self._at_least(1, "num_classes", "num_clusters", "num_clients", "test_size", "train_limit", "batch_size")
+        self._at_least(0, "seed", "proxy_size")
 
     def _check_sizes(self, train: list[int], test: list[int]) -> None:
         """Refuse what the smallest cluster cannot give."""

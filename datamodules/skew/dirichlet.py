@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from flcluster.datamodules.sources.counts import Ints, systematic
-from flcluster.errors import UserError
+from flcluster.errors import UserError, above, at_least
 
 from .dealing import deal, fill_quotas, log_dirichlet
-from .partitions import Partition, Samples, check_count, equal_parts
+from .partitions import KEY, Partition, Samples, equal_parts
 
 ATTEMPTS = 1000
 
@@ -35,8 +35,8 @@ class Dirichlet(Partition):
     """Fewest samples of a client. A plain draw that gives someone less is drawn again, a limited number of times."""
 
     def __post_init__(self) -> None:
-        _check_alpha(self.alpha)
-        check_count("min_samples", self.min_samples)
+        above("alpha", self.alpha, 0, KEY)
+        at_least("min_samples", self.min_samples, 1, KEY)
 
     @property
     def title(self) -> str:
@@ -71,8 +71,8 @@ class QuantitySkew(Partition):
     """Fewest samples of a client. A draw that gives someone less is drawn again, a limited number of times."""
 
     def __post_init__(self) -> None:
-        _check_alpha(self.alpha)
-        check_count("min_samples", self.min_samples)
+        above("alpha", self.alpha, 0, KEY)
+        at_least("min_samples", self.min_samples, 1, KEY)
 
     @property
     def title(self) -> str:
@@ -113,8 +113,3 @@ def _check_enough(min_samples: int, num_clients: int, available: int) -> None:
             f"data.partition.min_samples is {min_samples}, but {available} training samples for {num_clients} clients "
             f"give at most {available // num_clients} to each"
         )
-
-
-def _check_alpha(alpha: float) -> None:
-    if not 0 < alpha < np.inf:
-        raise UserError(f"data.partition.alpha is {alpha}: it must be above 0")

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from flcluster.data import FederatedDataModule, Shard, View
-from flcluster.datamodules.sources.class_names import class_names
+from flcluster.data import Shard, View
 from flcluster.datamodules.sources.counts import Ints
-from flcluster.datamodules.sources.images import Images, ImageSource
-from flcluster.datamodules.sources.loading import Split, check_image_arguments, check_labels, load, open_dataset
+from flcluster.datamodules.sources.images import ImageSource, joined_images
+from flcluster.datamodules.sources.module import ByClassPath, ImageDataModule
 from flcluster.errors import UserError
 
 from .dirichlet import Dirichlet
@@ -20,19 +19,16 @@ from .partitions import Partition, Samples
 from .split import Dropouts, LabelSplit, divide, reserve
 
 
-class LabelSkewDataModule(FederatedDataModule):
-    """Any torchvision-style dataset, its training samples divided among clients by their labels, for good.
+class Skewed(ImageDataModule):
+    """An image dataset, its training samples divided among clients by their labels, for good.
+
+    A subclass says of which dataset: ``known = CIFAR10``.
 
     There is one cluster: all of it. ``shard(m).test`` holds test samples in client m's own label mix, no sample twice;
     ``cluster_test(0)`` is the global test set with equally many samples of each class, as many as the rarest has. Which
     samples test depends on the seed only, whatever the partition and the number of clients.
 
     Args:
-        dataset: A torchvision-style dataset class: its class path, or its name in ``torchvision.datasets``.
-        num_classes: Number of classes.
-        input_shape: Channels, height and width of the stored images.
-        mean: Per-channel mean of the pixels scaled to [0, 1].
-        std: Per-channel standard deviation of the pixels scaled to [0, 1].
         num_clients: Number of clients.
         partition: Who holds which labels: Dirichlet (the default), Pathological, APFLTable1, PathologicalDropout,
             QuantitySkew, Shards, NaturalIds or IID.
@@ -53,11 +49,6 @@ class LabelSkewDataModule(FederatedDataModule):
 
     def __init__(
         self,
-        dataset: str,
-        num_classes: int,
-        input_shape: tuple[int, int, int],
-        mean: tuple[float, ...],
-        std: tuple[float, ...],
         num_clients: int = 10,
         partition: Partition | None = None,
         dropouts: list[int] | None = None,
@@ -73,30 +64,19 @@ class LabelSkewDataModule(FederatedDataModule):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self.dataset, self.dataset_kwargs = dataset, dict(dataset_kwargs or {})
-        if type(self).name == FederatedDataModule.name:
-            self.name = dataset.rpartition(".")[2]
-        self.num_classes, self.num_clients = num_classes, num_clients
-        self.mean, self.std, self.stored_shape = tuple(mean), tuple(std), tuple(input_shape)
-        self.image_size, self.input_shape = image_size, self.stored_shape
+        self.num_classes, self.num_clients = self.known.num_classes, num_clients
+        self._take_up(dataset_kwargs, image_size)
         self.partition = partition or Dirichlet()
         self.test_share, self.proxy_size, self.limit = test_share, proxy_size, limit
         self.batch_size, self.root, self.download, self.seed = batch_size, Path(root).expanduser(), download, seed
         self._dropouts = Dropouts(_chosen(dropouts, self.partition.dropouts), _chosen(monopoly_classes, ()))
         self._loaded: tuple[ImageSource, LabelSplit] | None = None
         self._check_arguments()
-        if image_size is not None:
-            self.input_shape = (self.stored_shape[0], image_size, image_size)
 
     @property
     def dropouts(self) -> list[int]:
         """Clients that never take part in training, ascending."""
         return list(self._dropouts.clients)
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """What the classes are called, by label."""
-        return class_names(self.dataset, self.num_classes, self.dataset_kwargs.get("split"))
 
     @property
     def missing_classes(self) -> list[int]:
@@ -114,24 +94,13 @@ class LabelSkewDataModule(FederatedDataModule):
         missing = [self.class_names[label] for label in self.missing_classes]
         return {"partition": ", ".join(told), "missing_classes": ", ".join(missing)}
 
-    def prepare_data(self) -> None:
-        """Download both splits if asked to."""
-        if self.download:
-            open_dataset(self.dataset, self.root, "train", self.dataset_kwargs, download=True)
-            open_dataset(self.dataset, self.root, "test", self.dataset_kwargs, download=True)
-
-    def images(self, split: Split) -> Images:
-        """Load one split as it is stored."""
-        return load(self.dataset, self.root, split, self.dataset_kwargs, self.stored_shape)
-
     def setup(self, stage: str | None = None) -> None:
         """Load the data and divide them once; later calls do nothing."""
         if self._loaded is not None:
             return
-        train, test = self._checked_images("train"), self._checked_images("test")
-        both = Images(torch.cat([train.pixels, test.pixels]), torch.cat([train.labels, test.labels]), train.maximum)
+        train, test = self.images()
+        both = joined_images(train, test)
         drawn = self._divided(both.labels.numpy(), (len(train), len(test)))
-        both = both if self.image_size is None else both.resized(self.image_size)
         self._loaded = ImageSource(both, self.mean, self.std), drawn
 
     def size(self, client: int, cycle: int = 0) -> int:
@@ -170,15 +139,10 @@ class LabelSkewDataModule(FederatedDataModule):
         assert self._loaded is not None
         return self._loaded
 
-    def _checked_images(self, split: Split) -> Images:
-        images = self.images(split)
-        check_labels(images, self.num_classes, split, self.name)
-        return images
-
     def _divided(self, labels: Ints, lengths: tuple[int, int]) -> LabelSplit:
         ids = None
         if isinstance(self.partition, NaturalIds):
-            ids = self.partition.read(self.dataset, self.root, self.dataset_kwargs, lengths)
+            ids = self.partition.read(self.known, self.root, self.dataset_kwargs, lengths)
         kept = reserve(
             labels,
             lengths[0],
@@ -199,12 +163,8 @@ class LabelSkewDataModule(FederatedDataModule):
         return client
 
     def _check_arguments(self) -> None:
-        check_image_arguments(self.stored_shape, self.mean, self.std, self.image_size)
-        least = {"num_classes": 1, "num_clients": 1, "batch_size": 1, "limit": 1, "seed": 0, "proxy_size": 0}
-        for name, value in least.items():
-            given = getattr(self, name)
-            if given is not None and given < value:
-                raise UserError(f"data.{name} is {given}: it must be at least {value}")
+        self._at_least(1, "num_classes", "num_clients", "batch_size", "limit")
+        self._at_least(0, "seed", "proxy_size")
         if self.test_share is not None and not 0 < self.test_share < 1:
             raise UserError(f"data.test_share is {self.test_share}: it must be above 0 and below 1, or null")
         if self.partition.says_who:  # also who drops out
@@ -212,6 +172,10 @@ class LabelSkewDataModule(FederatedDataModule):
         self._dropouts.check(self.partition, self.num_clients, self.num_classes)
         if not self.partition.says_who:
             self.partition.check(self.num_clients, self.num_classes - len(self._dropouts.monopolies))
+
+
+class LabelSkewDataModule(ByClassPath, Skewed):
+    """Any torchvision-style dataset, its training samples divided among clients by their labels, for good."""
 
 
 def _chosen(given: Sequence[int] | None, otherwise: Sequence[int]) -> tuple[int, ...]:

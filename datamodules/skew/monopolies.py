@@ -1,14 +1,15 @@
 """AP-FL's dropout setting: a client alone holds some classes and drops out, as printed, or with other numbers."""
 
+import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import resources
 from typing import Literal
 
 import numpy as np
 
 from flcluster.datamodules.sources.counts import Ints
 from flcluster.errors import UserError
-from flcluster.report.paper_tables import read_table
 
 from .partitions import Partition, Samples
 from .pathological import Classes, check_table, deal_classes, dealt_in_turn
@@ -139,4 +140,6 @@ def _check_missing(missing: int) -> None:
 
 
 def _printed() -> list[dict[str, str]]:
-    return read_table("apfl_table1_partition")
+    """Read the paper's table, a row each client."""
+    text = resources.files(__package__).joinpath("apfl_table1.csv").read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from flcluster.datamodules.sources.counts import Ints
-from flcluster.datamodules.sources.loading import open_dataset
-from flcluster.errors import UserError
+from flcluster.datamodules.sources.known import Known
+from flcluster.datamodules.sources.loading import SPLITS, open_dataset
+from flcluster.errors import UserError, at_least
 
 from .dealing import NOBODY
-from .partitions import Partition, Samples, check_count
+from .partitions import KEY, Partition, Samples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,7 @@ class NaturalIds(Partition):
     """Owners with fewer training samples are not chosen."""
 
     def __post_init__(self) -> None:
-        check_count("min_samples", self.min_samples)
+        at_least("min_samples", self.min_samples, 1, KEY)
         if (self.path is None) == (self.attribute is None):
             raise UserError("data.partition: NaturalIds needs a path or an attribute, one of them")
 
@@ -40,19 +41,24 @@ class NaturalIds(Partition):
         """The data do."""
         return True
 
-    def read(self, dataset: str, root: Path, kwargs: dict[str, Any], lengths: tuple[int, int]) -> Ints:
+    def read(self, known: Known, root: Path, kwargs: dict[str, Any], lengths: tuple[int, int]) -> Ints:
         """Return the number of each sample's owner; ``lengths`` are the images of the training and the test split."""
         if self.path is not None:
             names = read_names(root / Path(self.path).expanduser())
             where = f"data.partition.path {self.path}"
         else:
-            owners = [_attribute(open_dataset(dataset, root, s, kwargs), self.attribute) for s in ("train", "test")]
-            names = np.concatenate(owners)
+            if not known.dataset:
+                raise UserError(
+                    f"data.partition.attribute is {self.attribute}, but {known.name} is read by a function, not by a "
+                    "class that could have it: name the owners in a file, data.partition.path"
+                )
+            opened = [open_dataset(known.dataset, root, split, kwargs) for split in SPLITS]
+            names = np.concatenate([_attribute(held, self.attribute) for held in opened])
             where = f"data.partition.attribute {self.attribute}"
         if names.shape != (sum(lengths),):
             found = " x ".join(map(str, names.shape))
             raise UserError(
-                f"{where} names the owners of {found} images, but {dataset.rpartition('.')[2]} has "
+                f"{where} names the owners of {found} images, but {known.name} has "
                 f"{lengths[0]} training and {lengths[1]} test images: give one name each"
             )
         return np.unique(names, return_inverse=True)[1].reshape(-1).astype(np.int64)

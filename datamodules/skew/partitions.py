@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flcluster.datamodules.sources.counts import Ints
-from flcluster.errors import UserError
+from flcluster.errors import UserError, at_least
+
+KEY = "data.partition."
 
 
 class Samples(NamedTuple):
@@ -86,7 +88,7 @@ class Shards(Partition):
     """Shards of a client; it holds about as many classes."""
 
     def __post_init__(self) -> None:
-        check_count("per_client", self.per_client)
+        at_least("per_client", self.per_client, 1, KEY)
 
     @property
     def title(self) -> str:
@@ -115,9 +117,3 @@ def equal_parts(total: int, parts: int) -> Ints:
     [3, 3, 2]
     """
     return total // parts + (np.arange(parts) < total % parts)
-
-
-def check_count(name: str, value: int) -> None:
-    """Refuse a number below one."""
-    if value < 1:
-        raise UserError(f"data.partition.{name} is {value}: it must be at least 1")

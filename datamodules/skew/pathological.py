@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flcluster.datamodules.sources.counts import Ints
-from flcluster.errors import UserError
+from flcluster.errors import UserError, at_least
 
 from .dealing import deal
-from .partitions import Partition, Samples, equal_parts
+from .partitions import KEY, Partition, Samples, equal_parts
 
 Classes = tuple[tuple[int, ...], ...]
 """The classes of each client."""
@@ -30,8 +30,7 @@ class Pathological(Partition):
     """The classes of each client; dealt at random if not given."""
 
     def __post_init__(self) -> None:
-        if self.classes_per_client < 1:
-            raise UserError(f"data.partition.classes_per_client is {self.classes_per_client}: it must be at least 1")
+        at_least("classes_per_client", self.classes_per_client, 1, KEY)
 
     @property
     def title(self) -> str:

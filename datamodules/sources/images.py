@@ -23,12 +23,17 @@ class Images:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def resized(self, size: int) -> "Images":
-        """Return the images at ``size x size`` (bilinear, antialiased); themselves if they have that size."""
-        if tuple(self.pixels.shape[-2:]) == (size, size):
+    def resized(self, size: int | None) -> "Images":
+        """Return the images at ``size x size`` (bilinear, antialiased); themselves if they have it, or for None."""
+        if size is None or tuple(self.pixels.shape[-2:]) == (size, size):
             return self
         chunks = [F.resize(chunk, [size, size], antialias=True) for chunk in self.pixels.split(CHUNK)]
         return replace(self, pixels=torch.cat(chunks))
+
+
+def joined_images(train: Images, test: Images) -> Images:
+    """Return both splits of a dataset as one, the training images first."""
+    return replace(train, pixels=torch.cat([train.pixels, test.pixels]), labels=torch.cat([train.labels, test.labels]))
 
 
 class ImageSource:

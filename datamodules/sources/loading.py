@@ -3,6 +3,7 @@
 import importlib
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,11 +12,14 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from flcluster.errors import UserError
+from flcluster.errors import UserError, at_least
 
 from .images import Images
 
 Split = Literal["train", "test"]
+
+
+SPLITS: tuple[Split, Split] = ("train", "test")
 
 
 _IDX = [f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
@@ -64,14 +68,36 @@ def open_dataset(dataset: str, root: Path, split: Split, kwargs: dict[str, Any],
         raise UserError(_explain(dataset, root, kwargs, download, error)) from error
 
 
-def load(dataset: str, root: Path, split: Split, kwargs: dict[str, Any], shape: tuple[int, ...]) -> Images:
-    """Read one split into memory as uint8 ``[n, *shape]`` images."""
-    opened = open_dataset(dataset, root, split, kwargs)
+def load(
+    dataset: str, root: Path, split: Split, kwargs: dict[str, Any], shape: tuple[int, ...], download: bool = False
+) -> Images:
+    """Read one split of a torchvision-style dataset into memory as uint8 ``[n, *shape]`` images."""
+    opened = open_dataset(dataset, root, split, kwargs, download)
     pixels, labels = getattr(opened, "data", None), getattr(opened, "targets", getattr(opened, "labels", None))
     if pixels is None or labels is None:
         pixels, labels = _read_items(opened, shape)
     pixels = _channels_first(torch.as_tensor(pixels), shape, dataset)
     return Images(pixels, torch.as_tensor(labels).long(), getattr(opened, "maximum", 255))
+
+
+def load_by(
+    function: Callable[..., tuple[Images, Images]],
+    name: str,
+    root: Path,
+    kwargs: dict[str, Any],
+    shape: tuple[int, ...],
+    download: bool,
+) -> list[Images]:
+    """Read both splits by a dataset's own function, ``function(root, download, **kwargs)``."""
+    try:
+        inspect.signature(function).bind(root, download, **kwargs)
+    except TypeError as error:
+        raise UserError(f"data.dataset_kwargs: {name} cannot be read with {kwargs} ({error})") from error
+    try:
+        read = function(root, download, **kwargs)
+    except OSError as error:
+        raise UserError(f"{name} in {root.resolve()} cannot be read ({type(error).__name__}: {error})") from error
+    return [replace(images, pixels=_channels_first(images.pixels, shape, name)) for images in read]
 
 
 def check_image_arguments(
@@ -80,8 +106,8 @@ def check_image_arguments(
     """Refuse a shape, mean, std or size that no image can have."""
     if len(shape) != 3 or min(shape) < 1:
         raise UserError(f"data.input_shape is {shape}: give channels, height and width")
-    if image_size is not None and image_size < 1:
-        raise UserError(f"data.image_size is {image_size}: it must be at least 1")
+    if image_size is not None:
+        at_least("image_size", image_size, 1, "data.")
     if not len(mean) == len(std) == shape[0]:
         raise UserError(f"data.mean and data.std need {shape[0]} values, one per channel")
     if min(std) <= 0:

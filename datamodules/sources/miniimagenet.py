@@ -30,9 +30,10 @@ class MiniImagenet:
         root: Folder that holds ``mini-imagenet``.
         train: The training split; otherwise the test split.
         num_classes: How many class folders there must be.
+        download: Not used: it cannot be downloaded.
     """
 
-    def __init__(self, root: str, train: bool = True, num_classes: int = 100) -> None:
+    def __init__(self, root: str, train: bool = True, num_classes: int = 100, download: bool = False) -> None:
         folder, cache = Path(root) / FOLDER, Path(root) / f"{FOLDER}-{SIZE}.pt"
         classes = _list_classes(folder)
         if not classes and not cache.is_file():

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from flcluster.datamodules.sources.counts import Ints
 from flcluster.errors import UserError
 
+KEY = "data.arrivals."
+
 
 @dataclass(frozen=True, eq=False)
 class StreamSetting:
@@ -25,7 +27,7 @@ class StreamSetting:
     seed: int
 
 
-class Arrivals(NamedTuple):
+class SampleArrivals(NamedTuple):
     """One row per sample of a client, in any order; a client holds a sample at most once."""
 
     sample: Ints
@@ -41,11 +43,11 @@ class ArrivalPlan(ABC):
     """Draws the arrivals of all clients. Holds hyper-parameters only: every draw comes from the setting's seed."""
 
     @abstractmethod
-    def draw(self, setting: StreamSetting) -> Arrivals:
+    def draw(self, setting: StreamSetting) -> SampleArrivals:
         """Return who gets which sample when; raise a UserError that names the key for what cannot be."""
 
 
-def check_arrivals(found: Arrivals, setting: StreamSetting) -> None:
+def check_arrivals(found: SampleArrivals, setting: StreamSetting) -> None:
     """Refuse arrivals that no stream can be made of."""
     for name, values, end in (
         ("sample", found.sample, len(setting.labels)),

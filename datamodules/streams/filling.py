@@ -8,7 +8,7 @@ from flcluster import seeds
 from flcluster.datamodules.sources.counts import Ints, rank_in_runs
 from flcluster.errors import UserError
 
-from .arrivals import Arrivals, StreamSetting
+from .arrivals import SampleArrivals, StreamSetting
 from .timeline import split_along_time
 
 
@@ -36,7 +36,7 @@ def places_of(client: Ints, arrival: Ints, counts: Ints) -> Places:
     return Places(client[row], label, arrival[row])
 
 
-def fill(places: Places, setting: StreamSetting, reuse: bool) -> Arrivals:
+def fill(places: Places, setting: StreamSetting, reuse: bool) -> SampleArrivals:
     """Give every place a sample of its label, and say which places are for testing.
 
     With ``reuse`` clients may hold the same sample, each at most once; part of every label is then set aside, and all
@@ -48,7 +48,7 @@ def fill(places: Places, setting: StreamSetting, reuse: bool) -> Arrivals:
     parts = _parts(setting, reuse, rng)
     part = places.label * 2 + test if reuse else places.label
     sample = _reused(places.client, part, parts, rng) if reuse else _partitioned(part, parts, rng)
-    return Arrivals(sample, places.client, places.arrival, test)
+    return SampleArrivals(sample, places.client, places.arrival, test)
 
 
 def _parts(setting: StreamSetting, reuse: bool, rng: np.random.Generator) -> _Parts:

@@ -10,7 +10,7 @@ from flcluster import seeds
 from flcluster.datamodules.sources.counts import Ints
 from flcluster.datamodules.sources.loading import Split
 
-from .arrivals import Arrivals, StreamSetting
+from .arrivals import SampleArrivals, StreamSetting
 from .looks import LabelledSource
 from .timeline import Timeline, split_along_time
 
@@ -31,7 +31,7 @@ class Holding:
     num_clients: int
 
     @classmethod
-    def of(cls, found: Arrivals, setting: StreamSetting, pool: Ints) -> "Holding":
+    def of(cls, found: SampleArrivals, setting: StreamSetting, pool: Ints) -> "Holding":
         """Sort arrivals by client and time, part them into train and test unless they say how, and name the samples.
 
         Sample ``i`` of the setting is sample ``pool[i]`` of the source.

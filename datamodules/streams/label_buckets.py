@@ -6,9 +6,9 @@ import numpy as np
 
 from flcluster import seeds
 from flcluster.datamodules.sources.counts import Ints, rank_in_runs, systematic
-from flcluster.errors import UserError
+from flcluster.errors import UserError, above, at_least, probability
 
-from .arrivals import ArrivalPlan, Arrivals, StreamSetting
+from .arrivals import KEY, ArrivalPlan, SampleArrivals, StreamSetting
 from .filling import Places, fill
 
 
@@ -53,17 +53,15 @@ class LabelBuckets(ArrivalPlan):
                 f"data.arrivals.samples is {self.samples}: give the fewest and the most, at least one for each of "
                 f"{self.labels_per_client[1]} labels"
             )
-        for name in ("buckets", "gap"):
-            if getattr(self, name) < 1:
-                raise UserError(f"data.arrivals.{name} is {getattr(self, name)}: it must be at least 1")
-        if self.concentration is not None and self.concentration <= 0:
-            raise UserError(f"data.arrivals.concentration is {self.concentration}: it must be above 0, or null")
-        if self.groups is not None and self.groups < 1:
-            raise UserError(f"data.arrivals.groups is {self.groups}: it must be at least 1, or null")
-        if not 0 <= self.group_noise <= 1:
-            raise UserError(f"data.arrivals.group_noise is {self.group_noise}: it must be from 0 to 1")
+        at_least("buckets", self.buckets, 1, KEY)
+        at_least("gap", self.gap, 1, KEY)
+        if self.concentration is not None:
+            above("concentration", self.concentration, 0, KEY)
+        if self.groups is not None:
+            at_least("groups", self.groups, 1, KEY)
+        probability("group_noise", self.group_noise, KEY)
 
-    def draw(self, setting: StreamSetting) -> Arrivals:
+    def draw(self, setting: StreamSetting) -> SampleArrivals:
         """Draw labels, buckets, how many of each, and which."""
         if self.labels_per_client[1] > setting.num_classes:
             raise UserError(

@@ -1,14 +1,12 @@
-"""How far clients' data move at each drift event: label histograms and embeddings, beside FIELDING's Table 2."""
+"""How far clients' data move at each drift event: label histograms and embeddings."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from rich.table import Table
 
 from flcluster.data import View
-from flcluster.report.paper_tables import read_table
 
 from .module import StreamDataModule
 
@@ -37,7 +35,7 @@ def label_drift(data: StreamDataModule, until: int | None = None) -> Floats:
         data: A stream.
         until: The last round to look at; all events if not given.
     """
-    return np.array([_label_distance(data, int(event)) for event in _events(data, until)])
+    return np.array([_label_distance(data, int(event)) for event in events_until(data, until)])
 
 
 def embedding_drift(data: StreamDataModule, embed: Embed, until: int | None = None) -> Floats:
@@ -48,7 +46,7 @@ def embedding_drift(data: StreamDataModule, embed: Embed, until: int | None = No
         embed: Turns a client's training samples into one vector, say a model's mean features; scaled to length 1 here.
         until: The last round to look at; all events if not given.
     """
-    return np.array([_embedding_distance(data, embed, int(event)) for event in _events(data, until)])
+    return np.array([_embedding_distance(data, embed, int(event)) for event in events_until(data, until)])
 
 
 def summarise(distances: Floats) -> Magnitude:
@@ -59,27 +57,8 @@ def summarise(distances: Floats) -> Magnitude:
     return Magnitude(float(known.min()), float(known.max()), float(known.mean()), float(np.median(known)))
 
 
-def drift_table(data: StreamDataModule, embed: Embed | None = None, until: int | None = None) -> Table:
-    """Return a table of how far this data drifts, beside the paper's datasets."""
-    ours = {"label_L1": summarise(label_drift(data, until))}
-    if embed is not None:
-        ours["embedding_L2"] = summarise(embedding_drift(data, embed, until))
-    count = len(_events(data, until))
-    table = Table(
-        title=f"Drift at {count} events of {data.name}",
-        caption="Mean over drifted clients at each event. Other lines: FIELDING, Table 2, as printed.",
-    )
-    for column in ("dataset", "metric", *Magnitude._fields):
-        table.add_column(column, justify="right" if column in Magnitude._fields else "left")
-    for metric, magnitude in ours.items():
-        table.add_row(f"{data.name} (ours)", metric, *(f"{value:.3f}" for value in magnitude), style="bold")
-    for row in read_table("fielding_table2_drift"):
-        if row["metric"] in ours:
-            table.add_row(*row.values())
-    return table
-
-
-def _events(data: StreamDataModule, until: int | None) -> NDArray[np.int64]:
+def events_until(data: StreamDataModule, until: int | None) -> NDArray[np.int64]:
+    """Return the rounds at which a stream changes, up to a last one if given."""
     return data.events if until is None else data.events[data.events <= until]
 
 

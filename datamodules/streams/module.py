@@ -10,7 +10,7 @@ from flcluster.data import FederatedDataModule, Shard, View
 from flcluster.datamodules.sources.counts import Ints
 from flcluster.errors import UserError
 
-from .arrivals import ArrivalPlan, Arrivals, StreamSetting, check_arrivals
+from .arrivals import ArrivalPlan, SampleArrivals, StreamSetting, check_arrivals
 from .holding import Drawn, Holding, Loaded
 from .label_buckets import LabelBuckets
 from .looks import LabelledSource, seen
@@ -34,8 +34,8 @@ class StreamDataModule(FederatedDataModule):
             def load(self) -> Loaded:
                 source = ImageSource(images, mean, std)           # any source with ``labels`` will do
                 return Loaded(source, np.arange(len(source)), np.arange(0))
-            def draw_arrivals(self, setting: StreamSetting) -> Arrivals:
-                return Arrivals(sample, client, arrival)          # int64 arrays, one row per sample of a client;
+            def draw_arrivals(self, setting: StreamSetting) -> SampleArrivals:
+                return SampleArrivals(sample, client, arrival)          # int64 arrays, one row per sample of a client;
                                                                   # a sample is its position in ``setting.labels``
 
     Args:
@@ -94,7 +94,7 @@ class StreamDataModule(FederatedDataModule):
     def load(self) -> Loaded:
         """Read the dataset."""
 
-    def draw_arrivals(self, setting: StreamSetting) -> Arrivals:
+    def draw_arrivals(self, setting: StreamSetting) -> SampleArrivals:
         """Return who gets which sample when."""
         return self.arrivals.draw(setting)
 
@@ -215,10 +215,8 @@ class StreamDataModule(FederatedDataModule):
         return source if self._history is None else seen(source, self._history.look(client, cycle))
 
     def _check_arguments(self) -> None:
-        least = {"num_classes": 1, "num_clients": 1, "batch_size": 1, "window": 1, "seed": 0, "proxy_per_class": 0}
-        for name, value in least.items():
-            if getattr(self, name) < value:
-                raise UserError(f"data.{name} is {getattr(self, name)}: it must be at least {value}")
+        self._at_least(1, "num_classes", "num_clients", "batch_size", "window")
+        self._at_least(0, "seed", "proxy_per_class")
         if not 0 <= self.test_share <= 0.5:
             raise UserError(f"data.test_share is {self.test_share}: it must be from 0 to 0.5")
         if self.shared not in SHARED:

@@ -8,7 +8,7 @@ from flcluster import seeds
 from flcluster.datamodules.sources.counts import Ints
 from flcluster.errors import UserError
 
-from .arrivals import Arrivals, StreamSetting
+from .arrivals import SampleArrivals, StreamSetting
 
 Shared = Literal["none", "rare_half", "one_per_label", "two_per_label"]
 
@@ -32,13 +32,13 @@ def choose_proxy(labels: Ints, reserve: Ints, num_classes: int, count: int, seed
     return _choose(labels, reserve, np.arange(num_classes), count, seed, "proxy_per_class")
 
 
-def without(found: Arrivals, taken: Ints) -> Arrivals:
+def without(found: SampleArrivals, taken: Ints) -> SampleArrivals:
     """Take samples out of a stream."""
     if not len(taken):
         return found
     stays = ~np.isin(found.sample, taken)
     test = None if found.test is None else found.test[stays]
-    return Arrivals(found.sample[stays], found.client[stays], found.arrival[stays], test)
+    return SampleArrivals(found.sample[stays], found.client[stays], found.arrival[stays], test)
 
 
 def _choose(labels: Ints, pool: Ints, wanted: Ints, count: int, seed: int, key: str) -> Ints:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from flcluster import seeds
 from flcluster.datamodules.sources.counts import Ints
-from flcluster.errors import UserError
+from flcluster.errors import UserError, at_least, probability
 
 from .looks import CORRUPTIONS, Look
 
@@ -40,10 +40,9 @@ class Shift(ABC):
     at: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.share <= 1:
-            raise UserError(f"data.shift.share is {self.share}: it must be from 0 to 1")
-        if self.gap < 1 or self.times < 1:
-            raise UserError(f"data.shift.gap and times are {self.gap} and {self.times}: both must be at least 1")
+        probability("share", self.share, "data.shift.")
+        at_least("gap", self.gap, 1, "data.shift.")
+        at_least("times", self.times, 1, "data.shift.")
         if self.at is not None and (min(self.at, default=0) < 1 or sorted(set(self.at)) != list(self.at)):
             raise UserError(f"data.shift.at is {self.at}: give rounds above 0 in ascending order")
 

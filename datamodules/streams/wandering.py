@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from flcluster import seeds
 from flcluster.datamodules.sources.counts import Ints, systematic
-from flcluster.errors import UserError
+from flcluster.errors import UserError, above, at_least, probability
 
-from .arrivals import ArrivalPlan, Arrivals, StreamSetting
+from .arrivals import KEY, ArrivalPlan, SampleArrivals, StreamSetting
 from .filling import Places, fill, places_of
 
 CHUNK = 2_000_000
@@ -40,10 +40,10 @@ class Wandering(ArrivalPlan):
     def __post_init__(self) -> None:
         if not 1 <= self.samples[0] <= self.samples[1]:
             raise UserError(f"data.arrivals.samples is {self.samples}: give the fewest and the most, as in (200, 400)")
-        if self.concentration <= 0 or self.wander < 0:
-            raise UserError("data.arrivals.concentration must be above 0, and data.arrivals.wander at least 0")
+        above("concentration", self.concentration, 0, KEY)
+        at_least("wander", self.wander, 0, KEY)
 
-    def draw(self, setting: StreamSetting) -> Arrivals:
+    def draw(self, setting: StreamSetting) -> SampleArrivals:
         """Draw when clients get how many of which label, then which samples."""
         rng = seeds.rng(setting.seed, "wandering")
         chunks = [self.places(clients, setting, rng) for clients in self._chunks(setting)]
@@ -93,9 +93,8 @@ class FrameIntervals(Wandering):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("intervals", "gap"):
-            if getattr(self, name) < 1:
-                raise UserError(f"data.arrivals.{name} is {getattr(self, name)}: it must be at least 1")
+        at_least("intervals", self.intervals, 1, KEY)
+        at_least("gap", self.gap, 1, KEY)
 
     @property
     def times(self) -> int:
@@ -142,12 +141,12 @@ class Timestamps(Wandering):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.days < 1 or self.rounds_per_day < 1 or self.burst <= 0:
-            raise UserError("data.arrivals: days and rounds_per_day must be at least 1, and burst above 0")
+        at_least("days", self.days, 1, KEY)
+        at_least("rounds_per_day", self.rounds_per_day, 1, KEY)
+        above("burst", self.burst, 0, KEY)
         if self.jump_days is not None and not 0 <= self.jump_days[0] <= self.jump_days[1]:
             raise UserError(f"data.arrivals.jump_days is {self.jump_days}: give the first and the last day, or null")
-        if not 0 <= self.jump_share <= 1:
-            raise UserError(f"data.arrivals.jump_share is {self.jump_share}: it must be from 0 to 1")
+        probability("jump_share", self.jump_share, KEY)
 
     @property
     def times(self) -> int:

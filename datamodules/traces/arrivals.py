@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from flcluster import seeds
 from flcluster.datamodules.sources.counts import Ints, rank_in_runs
-from flcluster.datamodules.streams.arrivals import ArrivalPlan, Arrivals, StreamSetting
-from flcluster.errors import UserError
+from flcluster.datamodules.streams.arrivals import KEY, ArrivalPlan, SampleArrivals, StreamSetting
+from flcluster.errors import UserError, above, at_least
 
 from .manifest import days_since_1970, parse_date
 
@@ -30,7 +30,7 @@ class TraceSetting(StreamSetting):
 class TracePlan(ArrivalPlan):
     """A plan that leaves every sample with its client and says when it arrives."""
 
-    def draw(self, setting: StreamSetting) -> Arrivals:
+    def draw(self, setting: StreamSetting) -> SampleArrivals:
         """Return when each client's samples arrive; those that never do are left out."""
         if not isinstance(setting, TraceSetting):
             raise UserError(
@@ -38,7 +38,7 @@ class TracePlan(ArrivalPlan):
             )
         arrival = self.rounds(setting)
         sample = np.flatnonzero(arrival >= -setting.window)
-        return Arrivals(sample, setting.client[sample], arrival[sample])
+        return SampleArrivals(sample, setting.client[sample], arrival[sample])
 
     @abstractmethod
     def rounds(self, setting: TraceSetting) -> Ints:
@@ -59,8 +59,7 @@ class TraceDays(TracePlan):
     start: str | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.rounds_per_day < math.inf:
-            raise UserError(f"data.arrivals.rounds_per_day is {self.rounds_per_day}: it must be above 0")
+        above("rounds_per_day", self.rounds_per_day, 0, KEY)
         self.first_day(0.0)
 
     def first_day(self, earliest: float) -> float:
@@ -100,7 +99,8 @@ class TraceIntervals(TracePlan):
     gap: int = 30
 
     def __post_init__(self) -> None:
-        _check_counts(intervals=self.intervals, gap=self.gap)
+        at_least("intervals", self.intervals, 1, KEY)
+        at_least("gap", self.gap, 1, KEY)
 
     def rounds(self, setting: TraceSetting) -> Ints:
         """Rank each client's samples by time."""
@@ -126,7 +126,8 @@ class TraceLabelBuckets(TracePlan):
     gap: int = 50
 
     def __post_init__(self) -> None:
-        _check_counts(buckets=self.buckets, gap=self.gap)
+        at_least("buckets", self.buckets, 1, KEY)
+        at_least("gap", self.gap, 1, KEY)
 
     def rounds(self, setting: TraceSetting) -> Ints:
         """Put the labels of each client into a random order, and cut it into buckets."""
@@ -137,9 +138,3 @@ class TraceLabelBuckets(TracePlan):
         bucket = np.empty(len(pairs), dtype=np.int64)
         bucket[order] = rank_in_runs(held) * np.minimum(self.buckets, held[client]) // held[client]
         return bucket[place] * self.gap - setting.window
-
-
-def _check_counts(**counts: int) -> None:
-    for name, value in counts.items():
-        if value < 1:
-            raise UserError(f"data.arrivals.{name} is {value}: it must be at least 1")

@@ -23,7 +23,7 @@ OPTIONAL = ("time", "box")
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?))?(?:Z|[+-]00:?00)?")
 
 
-class Row(NamedTuple):
+class ManifestLine(NamedTuple):
     """One line of a manifest."""
 
     image: str
@@ -62,24 +62,24 @@ def classes_file(manifest: Path) -> Path:
     return manifest.with_name(f"{manifest.stem}.classes.txt")
 
 
-def write_manifest(path: Path, rows: Iterable[Row], classes: Sequence[str]) -> None:
+def write_manifest(path: Path, rows: Iterable[ManifestLine], classes: Sequence[str]) -> None:
     """Write a manifest and its class names."""
     with replacing(classes_file(path)) as draft:
         draft.write_text("".join(f"{name}\n" for name in classes), encoding="utf-8")
     with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(Row._fields)
+        writer.writerow(ManifestLine._fields)
         writer.writerows(rows)
 
 
 def read_manifest(path: Path) -> Manifest:
     """Read a manifest; a line that cannot be used is named in the error."""
-    found: list[Row] = []
+    found: list[ManifestLine] = []
     numbers: list[int] = []
     for number, values in read_csv(path, NEEDED, OPTIONAL):
         if not all(values[:3]):
             raise UserError(f"{path}, line {number}: image, label and client must not be empty")
-        found.append(Row(*values))
+        found.append(ManifestLine(*values))
         numbers.append(number)
     if not found:
         raise UserError(f"{path} has no images")

@@ -9,11 +9,11 @@ import torch
 from flcluster import seeds
 from flcluster.datamodules.sources.counts import Ints
 from flcluster.datamodules.sources.images import Images, ImageSource
-from flcluster.datamodules.streams.arrivals import Arrivals, StreamSetting
+from flcluster.datamodules.streams.arrivals import SampleArrivals, StreamSetting
 from flcluster.datamodules.streams.holding import Loaded
 from flcluster.datamodules.streams.module import StreamDataModule
 from flcluster.datamodules.streams.set_apart import choose_proxy
-from flcluster.errors import UserError
+from flcluster.errors import UserError, at_least
 
 from .arrivals import TraceDays, TracePlan, TraceSetting
 from .manifest import Manifest, read_manifest
@@ -23,10 +23,9 @@ from .pixels import cached_pixels
 class TraceDataModule(StreamDataModule):
     """A stream whose clients, labels and times come from a manifest.
 
-    A manifest is a CSV file with the columns image, label and client, and if need be time and box; see
-    ``manifest.Row``. ``flcluster convert`` writes one from the files that FMoW, Cityscapes, Waymo Open and Open
-    Images are published as. Images are decoded once, to ``image_size``, into a file beside the manifest that is mapped
-    into memory.
+    A manifest is a CSV file with the columns image, label and client, and if need be time and box (``ManifestLine``).
+    ``flcluster convert`` writes one from the files that FMoW, Cityscapes, Waymo Open and Open Images are published as.
+    Images are decoded once, to ``image_size``, into a file beside the manifest that is mapped into memory.
 
     Args:
         manifest: The manifest, relative to ``root``.
@@ -71,8 +70,7 @@ class TraceDataModule(StreamDataModule):
                 f"data.arrivals is {type(self.arrivals).__name__}, which makes up clients: a manifest needs TraceDays, "
                 "TraceIntervals or TraceLabelBuckets"
             )
-        if image_size < 1:
-            raise UserError(f"data.image_size is {image_size}: it must be at least 1")
+        at_least("image_size", image_size, 1, "data.")
         if len(mean) != 3 or len(std) != 3 or min(std) <= 0:
             raise UserError(f"data.mean and data.std need three values, those of std above 0, not {mean} and {std}")
         self.image_size, self.mean, self.std = image_size, tuple(mean), tuple(std)
@@ -100,7 +98,7 @@ class TraceDataModule(StreamDataModule):
         pool = self._pool()
         return Loaded(source, pool, pool)
 
-    def draw_arrivals(self, setting: StreamSetting) -> Arrivals:
+    def draw_arrivals(self, setting: StreamSetting) -> SampleArrivals:
         """Let each client's own samples arrive as the plan says."""
         rows = self.manifest
         proxy = choose_proxy(rows.labels, self._pool(), self.num_classes, self.proxy_per_class, self.seed)

@@ -1,10 +1,12 @@
 """``flcluster drift``: how far a stream's clients drift (FIELDING, Table 2), and a picture of it."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from lightning.fabric import Fabric
 from numpy.typing import NDArray
+from rich.table import Table
 
 from flcluster.data import View
 from flcluster.engine.config import Plan, fit_parser, with_dashes
@@ -12,14 +14,18 @@ from flcluster.engine.fit import instantiated
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
 from flcluster.federation.federation import Federation
+from flcluster.report.paper_tables import read_table
 from flcluster.report.tables import wide_console
+
+if TYPE_CHECKING:  # read when the command runs
+    from flcluster.datamodules.streams.magnitude import Embed
+    from flcluster.datamodules.streams.module import StreamDataModule
 
 
 def drift(argv: list[str]) -> int:
     """Print the drift of the configured stream beside the paper's and draw its labels over time."""
     from flcluster.algorithms.drift.representations import InputEmbedding
     from flcluster.datamodules.pictures.stream import draw_stream
-    from flcluster.datamodules.streams.magnitude import drift_table
     from flcluster.datamodules.streams.module import StreamDataModule
 
     parser = fit_parser("flcluster drift")
@@ -51,3 +57,31 @@ def drift(argv: list[str]) -> int:
     wide_console().print(drift_table(made.data, embed, settings.until))
     print(f"wrote {draw_stream(made.data, settings.output, until=settings.until)}")
     return 0
+
+
+def drift_table(data: "StreamDataModule", embed: "Embed | None" = None, until: int | None = None) -> Table:
+    """Return a table of how far this data drifts, beside the paper's datasets."""
+    from flcluster.datamodules.streams.magnitude import (
+        Magnitude,
+        embedding_drift,
+        events_until,
+        label_drift,
+        summarise,
+    )
+
+    ours = {"label_L1": summarise(label_drift(data, until))}
+    if embed is not None:
+        ours["embedding_L2"] = summarise(embedding_drift(data, embed, until))
+    count = len(events_until(data, until))
+    table = Table(
+        title=f"Drift at {count} events of {data.name}",
+        caption="Mean over drifted clients at each event. Other lines: FIELDING, Table 2, as printed.",
+    )
+    for column in ("dataset", "metric", *Magnitude._fields):
+        table.add_column(column, justify="right" if column in Magnitude._fields else "left")
+    for metric, magnitude in ours.items():
+        table.add_row(f"{data.name} (ours)", metric, *(f"{value:.3f}" for value in magnitude), style="bold")
+    for row in read_table("fielding_table2_drift"):
+        if row["metric"] in ours:
+            table.add_row(*row.values())
+    return table

@@ -8,10 +8,10 @@ from flcluster.datamodules.traces.convert.cityscapes import cityscapes, cityscap
 from flcluster.datamodules.traces.convert.fmow import fmow
 from flcluster.datamodules.traces.convert.open_images import open_images
 from flcluster.datamodules.traces.convert.waymo import waymo
-from flcluster.datamodules.traces.manifest import Row, classes_file, write_manifest
+from flcluster.datamodules.traces.manifest import ManifestLine, classes_file, write_manifest
 from flcluster.errors import UserError
 
-Converter = Callable[[Path], tuple[list[Row], list[str]]]
+Converter = Callable[[Path], tuple[list[ManifestLine], list[str]]]
 """Reads a dataset's folder; returns rows whose images are relative to that folder, and the class names."""
 
 
@@ -58,7 +58,7 @@ def _join(folder: str, image: str) -> str:
     return Path(os.path.normpath(os.path.join(folder, image))).as_posix()
 
 
-def _check_images(source: Path, rows: Iterable[Row]) -> None:
+def _check_images(source: Path, rows: Iterable[ManifestLine]) -> None:
     """Refuse to write a manifest that could not be used."""
     for image in dict.fromkeys(row.image for row in rows):
         if not (source / image).is_file():

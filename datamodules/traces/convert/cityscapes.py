@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from flcluster.datamodules.traces.manifest import Row, read_csv
+from flcluster.datamodules.traces.manifest import ManifestLine, read_csv
 from flcluster.errors import UserError
 
 CLASSES = ["person", "car", "truck", "bus", "bicycle", "motorcycle"]
@@ -38,7 +38,7 @@ class Crop(NamedTuple):
     box: str
 
 
-def cityscapes(source: Path) -> tuple[list[Row], list[str]]:
+def cityscapes(source: Path) -> tuple[list[ManifestLine], list[str]]:
     """Read Ekya's sample lists, or make the same from the annotations; a client is 100 successive objects of a city.
 
     Ekya's ``sample_lists/citywise/<city>_fine.csv`` has no header and the columns idx, imgpath (below ``leftImg8bit``),
@@ -54,12 +54,12 @@ def cityscapes(source: Path) -> tuple[list[Row], list[str]]:
     return _rows(source, by_frame=False), CLASSES
 
 
-def cityscapes_frames(source: Path) -> tuple[list[Row], list[str]]:
+def cityscapes_frames(source: Path) -> tuple[list[ManifestLine], list[str]]:
     """Read the same, but a client is the objects of 100 successive annotated frames of a city."""
     return _rows(source, by_frame=True), CLASSES
 
 
-def _rows(source: Path, by_frame: bool) -> list[Row]:
+def _rows(source: Path, by_frame: bool) -> list[ManifestLine]:
     lists = sorted((source / "sample_lists" / "citywise").glob("*_fine.csv"))
     polygons = [p for s in ("train", "val") for p in sorted((source / "gtFine" / s).glob("*/*_gtFine_polygons.json"))]
     if lists:
@@ -79,7 +79,7 @@ def _rows(source: Path, by_frame: bool) -> list[Row]:
         last = crop.image
         time = str(crop.sequence * 10**6 + crop.frame)
         client = f"{city}_{(count - 1) // PER_CLIENT}"
-        rows.append(Row(f"leftImg8bit/{crop.image}", CLASSES[crop.label], client, time, crop.box))
+        rows.append(ManifestLine(f"leftImg8bit/{crop.image}", CLASSES[crop.label], client, time, crop.box))
     return rows
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from flcluster.datamodules.traces.manifest import Row, parse_date, read_csv
+from flcluster.datamodules.traces.manifest import ManifestLine, parse_date, read_csv
 from flcluster.errors import UserError
 
 START = np.datetime64("2015-01-01")
@@ -18,7 +18,7 @@ BANDS = "CDEFGHJKLMNPQRSTUVWX"
 """Letters of the latitude bands, 8 degrees each from 80 degrees south."""
 
 
-def fmow(source: Path) -> tuple[list[Row], list[str]]:
+def fmow(source: Path) -> tuple[list[ManifestLine], list[str]]:
     """Read FMoW as WILDS publishes it, or as fMoW-rgb.
 
     WILDS (``fmow_v1.1``): ``rgb_metadata.csv`` with the columns split, category, timestamp, lat and lon, and
@@ -58,7 +58,7 @@ def utm_zone(latitude: float, longitude: float) -> str:
     return f"{zone}{band}"
 
 
-def _wilds(table: Path) -> Iterator[Row]:
+def _wilds(table: Path) -> Iterator[ManifestLine]:
     columns = ("split", "category", "timestamp", "lat", "lon")
     for index, (line, (split, category, timestamp, *place)) in enumerate(read_csv(table, columns)):
         if split == "seq":
@@ -70,10 +70,10 @@ def _wilds(table: Path) -> Iterator[Row]:
             parse_date(timestamp)
         except ValueError as error:
             raise UserError(f"{table}, line {line}: {error}") from error
-        yield Row(f"images/rgb_img_{index}.png", category, utm_zone(latitude, longitude), timestamp)
+        yield ManifestLine(f"images/rgb_img_{index}.png", category, utm_zone(latitude, longitude), timestamp)
 
 
-def _place(source: Path, path: Path) -> Iterator[Row]:
+def _place(source: Path, path: Path) -> Iterator[ManifestLine]:
     """Read the metadata file of one image; an image of false detections only is left out."""
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
@@ -82,6 +82,6 @@ def _place(source: Path, path: Path) -> Iterator[Row]:
         parse_date(held["timestamp"])
         image, zone = path.with_suffix(".jpg").relative_to(source).as_posix(), str(held["utm"]).strip().upper()
         for category in [category for category in found if category != "false_detection"][:1]:
-            yield Row(image, category, zone, held["timestamp"])
+            yield ManifestLine(image, category, zone, held["timestamp"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is no metadata of fMoW with timestamp, utm and a category ({error!r})") from error

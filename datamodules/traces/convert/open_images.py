@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from flcluster.datamodules.traces.manifest import Row, read_csv
+from flcluster.datamodules.traces.manifest import ManifestLine, read_csv
 from flcluster.errors import UserError
 
 TOP = 100
@@ -15,7 +15,7 @@ FEWEST = 10
 COLUMNS = ("client_id", "sample_path", "label_name", "label_id")
 
 
-def open_images(source: Path) -> tuple[list[Row], list[str]]:
+def open_images(source: Path) -> tuple[list[ManifestLine], list[str]]:
     """Read ``client_data_mapping/train.csv`` of FedScale's ``openImage`` archive and the images in ``train``.
 
     The file has the columns client_id, sample_path, label_name and label_id. The 100 most frequent classes are kept
@@ -39,7 +39,7 @@ def open_images(source: Path) -> tuple[list[Row], list[str]]:
     kept = set(_clients(path, set(top)))
     titles = _titles(top, names)
     rows = [
-        Row(f"train/{image}", titles[int(label)], client)
+        ManifestLine(f"train/{image}", titles[int(label)], client)
         for _, (client, image, _, label) in read_csv(path, COLUMNS)
         if client in kept and int(label) in titles
     ]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from flcluster.datamodules.traces.manifest import Row, read_csv
+from flcluster.datamodules.traces.manifest import ManifestLine, read_csv
 from flcluster.errors import UserError
 
 CLASSES = ["vehicle", "pedestrian", "sign", "cyclist"]
@@ -12,7 +12,7 @@ CLASSES = ["vehicle", "pedestrian", "sign", "cyclist"]
 COLUMNS = ("image name", "class", "segment", "frame index", "camera name")
 
 
-def waymo(source: Path) -> tuple[list[Row], list[str]]:
+def waymo(source: Path) -> tuple[list[ManifestLine], list[str]]:
     """Read Ekya's sample lists of Waymo Open; a client is a camera of a segment, its time the frame index.
 
     ``source`` is Ekya's ``waymo_classification_images``: ``sample_lists/citywise/*_labels.csv`` with (among others) the
@@ -35,7 +35,7 @@ def waymo(source: Path) -> tuple[list[Row], list[str]]:
     return sorted(rows, key=lambda row: (row.client, int(row.time), row.image)), CLASSES
 
 
-def _listed(path: Path) -> list[Row]:
+def _listed(path: Path) -> list[ManifestLine]:
     rows = []
     for line, (image, label, segment, frame, camera) in read_csv(path, COLUMNS):
         try:
@@ -44,7 +44,7 @@ def _listed(path: Path) -> list[Row]:
             if not (image and segment and camera):
                 raise ValueError("image name, segment and camera name must be given")
             client = f"{segment}/{camera}"
-            rows.append(Row(f"{client}/{image}", str(int(label)), client, str(int(frame))))
+            rows.append(ManifestLine(f"{client}/{image}", str(int(label)), client, str(int(frame))))
         except ValueError as error:
             raise UserError(f"{path}, line {line}: {error}") from error
     return rows

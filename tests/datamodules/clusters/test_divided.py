@@ -30,13 +30,15 @@ class Unequal(ClusteredDataModule):
 
     def __init__(self, train, test, **kwargs):
         super().__init__(num_classes=2, input_shape=(1, 1, 1), num_clusters=len(train), **kwargs)
-        self.lengths = {"train": train, "test": test}
+        self.lengths = list(zip(train, test, strict=True))
 
-    def sources(self, split):
-        return [
-            ImageSource(Images(torch.arange(n, dtype=torch.uint8).view(-1, 1, 1, 1), torch.zeros(n).long()), [0], [1])
-            for n in self.lengths[split]
-        ]
+    def sources(self):
+        return [(counted(train), counted(test)) for train, test in self.lengths]
+
+
+def counted(n):
+    """Return ``n`` samples, each of them its position."""
+    return ImageSource(Images(torch.arange(n, dtype=torch.uint8).view(-1, 1, 1, 1), torch.zeros(n).long()), [0], [1])
 
 
 def only(view):
@@ -207,8 +209,8 @@ def test_digit_recognition_can_be_limited_and_divided_by_its_arguments():
         ({"num_clients": 3, **WHOLE}, r"data.num_clients is 3: .*each of the 4 clusters"),
         ({"test_size": None}, r"data.test_size is null: .*data.samples"),
         ({"main_share": (0.4, 0.8), **WHOLE}, r"data.main_share is \(0.4, 0.8\).*data.samples null"),
-        ({"train_limit": 0}, "data.train_limit is 0: it must be at least 1"),
-        ({**WHOLE, "test_size": 0}, "data.test_size is 0: it must be at least 1"),
+        ({"train_limit": 0}, "data.train_limit must be at least 1, got 0"),
+        ({**WHOLE, "test_size": 0}, "data.test_size must be at least 1, got 0"),
     ],
 )
 def test_impossible_arguments_fail_at_construction(arguments, message):

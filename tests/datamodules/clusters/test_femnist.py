@@ -244,11 +244,11 @@ def test_a_split_by_writers_is_refused(written, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_clients": 0}, "data.num_clients is 0"),
+        ({"num_clients": 0}, "data.num_clients must be at least 1, got 0"),
         ({"num_clients": 3, "num_clusters": 4}, "data.num_clients is 3: each of the 4 clusters needs a client"),
-        ({"min_samples": 0}, "data.min_samples is 0"),
-        ({"batch_size": 0}, "data.batch_size is 0"),
-        ({"seed": -1}, "data.seed is -1"),
+        ({"min_samples": 0}, "data.min_samples must be at least 1, got 0"),
+        ({"batch_size": 0}, "data.batch_size must be at least 1, got 0"),
+        ({"seed": -1}, "data.seed must be at least 0, got -1"),
     ],
 )
 def test_impossible_arguments_fail_at_construction(arguments, message):

@@ -128,12 +128,12 @@ def test_an_unknown_client_is_refused(digits):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_clusters": 0}, "data.num_clusters is 0: it must be at least 1"),
-        ({"num_clients": 0}, "data.num_clients is 0"),
-        ({"test_size": 0}, "data.test_size is 0"),
-        ({"batch_size": 0}, "data.batch_size is 0"),
-        ({"seed": -1}, "data.seed is -1"),
-        ({"proxy_size": -1}, "data.proxy_size is -1"),
+        ({"num_clusters": 0}, "data.num_clusters must be at least 1, got 0"),
+        ({"num_clients": 0}, "data.num_clients must be at least 1, got 0"),
+        ({"test_size": 0}, "data.test_size must be at least 1, got 0"),
+        ({"batch_size": 0}, "data.batch_size must be at least 1, got 0"),
+        ({"seed": -1}, "data.seed must be at least 0, got -1"),
+        ({"proxy_size": -1}, "data.proxy_size must be at least 0, got -1"),
         ({"samples": (50, 40)}, r"data.samples is \(50, 40\)"),
         ({"samples": (0, 40)}, r"data.samples is \(0, 40\)"),
         ({"main_share": (0.0, 0.5)}, "data.main_share"),

@@ -12,6 +12,7 @@ import torch
 import torchvision.datasets as tv
 import yaml
 from lightning import Trainer
+from pixels import stored_pixels
 
 import flcluster.datamodules as datamodules
 from flcluster.cli import main
@@ -213,12 +214,12 @@ def test_dropouts_without_monopolies_change_nothing():
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"num_clients": 0}, "data.num_clients is 0"),
+        ({"num_clients": 0}, "data.num_clients must be at least 1, got 0"),
         ({"test_share": 0.0}, "data.test_share is 0.0"),
         ({"test_share": 1.0}, "data.test_share is 1.0"),
-        ({"proxy_size": -1}, "data.proxy_size is -1"),
-        ({"limit": 0}, "data.limit is 0"),
-        ({"seed": -1}, "data.seed is -1"),
+        ({"proxy_size": -1}, "data.proxy_size must be at least 0, got -1"),
+        ({"limit": 0}, "data.limit must be at least 1, got 0"),
+        ({"seed": -1}, "data.seed must be at least 0, got -1"),
         ({"dropouts": [10]}, r"data.dropouts is \[10\]: give different numbers from 0 to 9"),
         ({"dropouts": [1, 1]}, r"data.dropouts is \[1, 1\]"),
         ({"dropouts": list(range(10))}, "nobody is left to train"),
@@ -276,13 +277,12 @@ def assert_holds(data, written):
     """Check every sample that is held against the arrays that were written (NCHW), training split first."""
     images, labels = (np.concatenate([written["train"][i], written["test"][i]]) for i in (0, 1))
     images = images[:, None] if images.ndim == 3 else images
-    shape, held = (len(data.mean), 1, 1), 0
+    held = 0
     for client in range(data.num_clients):
         for view in (data.shard(client).train, data.shard(client).test):
-            x, y = view.tensors()
-            pixels = np.rint((x.numpy() * np.reshape(data.std, shape) + np.reshape(data.mean, shape)) * 255)
+            pixels, y = stored_pixels(view, data)
             np.testing.assert_array_equal(pixels, images[index(view)])
-            np.testing.assert_array_equal(y.numpy(), labels[index(view)])
+            np.testing.assert_array_equal(y, labels[index(view)])
             held += len(view)
     assert held == len(labels)
 

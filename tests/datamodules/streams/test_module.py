@@ -1,18 +1,16 @@
 """Who holds what when, against the rule of the window written out by hand."""
 
 import time
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from streams import Given
 
 from flcluster.data import labels_of
 from flcluster.datamodules import (
-    ArrivalPlan,
-    Arrivals,
     FrameIntervals,
     LabelBuckets,
     LabelSwaps,
@@ -22,18 +20,6 @@ from flcluster.datamodules import (
     Timestamps,
 )
 from flcluster.errors import UserError
-
-
-@dataclass(frozen=True)
-class Given(ArrivalPlan):
-    """Rows written down: (sample, client, arrival)."""
-
-    rows: tuple[tuple[int, int, int], ...]
-    test: tuple[bool, ...] | None = None
-
-    def draw(self, setting):
-        sample, client, arrival = np.array(self.rows, dtype=np.int64).reshape(-1, 3).T
-        return Arrivals(sample, client, arrival, None if self.test is None else np.array(self.test, dtype=bool))
 
 
 def held_by_hand(rows, client, cycle, window):

@@ -9,7 +9,7 @@ from flcluster.data import labels_of
 from flcluster.datamodules.streams.label_buckets import LabelBuckets
 from flcluster.datamodules.traces import manifest as manifests
 from flcluster.datamodules.traces.arrivals import TraceDays, TraceIntervals, TraceLabelBuckets, TraceSetting
-from flcluster.datamodules.traces.manifest import Row, parse_date, read_manifest, write_manifest
+from flcluster.datamodules.traces.manifest import ManifestLine, parse_date, read_manifest, write_manifest
 from flcluster.datamodules.traces.module import TraceDataModule
 from flcluster.datamodules.traces.pixels import cache_path, cached_pixels
 from flcluster.errors import UserError
@@ -25,7 +25,7 @@ def trace(tmp_path):
     for i in rng.permutation(40).tolist():
         Image.fromarray(pixels[i]).save(tmp_path / "images" / f"{i}.png")
         day = np.datetime64("2015-01-03") + i
-        rows.append(Row(f"images/{i}.png", "abcd"[i % 4], ("north", "south")[i % 2], f"{day}T12:30:00Z"))
+        rows.append(ManifestLine(f"images/{i}.png", "abcd"[i % 4], ("north", "south")[i % 2], f"{day}T12:30:00Z"))
     write_manifest(tmp_path / "trace.csv", rows, ["a", "b", "c", "d"])
     return tmp_path, pixels, rows
 
@@ -121,7 +121,7 @@ def test_label_buckets():
 
 
 def test_some_clients_only(tmp_path):
-    rows = [Row(f"{i}.png", str(i % 3), f"c{i % 20}") for i in range(200)]
+    rows = [ManifestLine(f"{i}.png", str(i % 3), f"c{i % 20}") for i in range(200)]
     write_manifest(tmp_path / "trace.csv", rows, ["0", "1", "2"])
     for i in range(200):
         Image.new("RGB", (2, 2), (i, 0, 0)).save(tmp_path / f"{i}.png")
@@ -187,14 +187,16 @@ def test_boxes_are_cut_out(tmp_path):
     pixels[2:6, 4:8] = (200, 100, 50)
     Image.fromarray(pixels).save(tmp_path / "frame.png")
     boxes = ["4 2 8 6", "", "15 5 99 99", "5.6 2.4 8 6"]
-    write_manifest(tmp_path / "trace.csv", [Row("frame.png", "0", "c", str(i), b) for i, b in enumerate(boxes)], ["x"])
+    write_manifest(
+        tmp_path / "trace.csv", [ManifestLine("frame.png", "0", "c", str(i), b) for i, b in enumerate(boxes)], ["x"]
+    )
     held = cached_pixels(read_manifest(tmp_path / "trace.csv"), 4).numpy()
     flat = np.array([200, 100, 50])[:, None, None]
     assert (held[0] == flat).all() and (held[3] == flat).all() and not held[2].any()
     whole = Image.fromarray(pixels).resize((4, 4), Image.Resampling.BILINEAR)
     assert (held[1] == np.asarray(whole).transpose(2, 0, 1)).all()
     for box in ("30 0 40 5", "1 2 3", "a b c d"):
-        write_manifest(tmp_path / "bad.csv", [Row("frame.png", "0", "c", "1", box)], ["x"])
+        write_manifest(tmp_path / "bad.csv", [ManifestLine("frame.png", "0", "c", "1", box)], ["x"])
         with pytest.raises(UserError, match=f"the box '{box}'"):
             cached_pixels(read_manifest(tmp_path / "bad.csv"), 4)
 
@@ -281,14 +283,14 @@ def test_what_cannot_be(trace):
         TraceDataModule("nothing.csv", root=folder)
     with pytest.raises(UserError, match="LabelBuckets, which makes up clients"):
         data_of(folder, arrivals=LabelBuckets())
-    with pytest.raises(UserError, match=r"data\.image_size is 0"):
+    with pytest.raises(UserError, match=r"data\.image_size must be at least 1, got 0"):
         data_of(folder, image_size=0)
     with pytest.raises(UserError, match=r"start is 2020-01-01, but no sample is that late"):
         data_of(folder, arrivals=TraceDays(start="2020-01-01")).setup()
     with pytest.raises(UserError, match=r"data\.arrivals\.start"):
         TraceDays(start="tomorrow")
     for plan, key in ((TraceDays, "rounds_per_day"), (TraceIntervals, "gap"), (TraceLabelBuckets, "buckets")):
-        with pytest.raises(UserError, match=f"{key} is 0"):
+        with pytest.raises(UserError, match=rf"data\.arrivals\.{key} must be .*, got 0"):
             plan(**{key: 0})
 
 

@@ -1,15 +1,13 @@
 """How far data drift, by hand and beside the paper."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from streams import Given
 
+from flcluster.cli.drift import drift_table
 from flcluster.datamodules import (
-    ArrivalPlan,
-    Arrivals,
     FrameIntervals,
     Images,
     ImageSource,
@@ -18,7 +16,7 @@ from flcluster.datamodules import (
     Timestamps,
 )
 from flcluster.datamodules.streams.holding import Loaded
-from flcluster.datamodules.streams.magnitude import drift_table, embedding_drift, label_drift, summarise
+from flcluster.datamodules.streams.magnitude import embedding_drift, label_drift, summarise
 from flcluster.report.paper_tables import read_table
 
 
@@ -31,14 +29,6 @@ class Labels(StreamDataModule):
         labels = torch.arange(60_000) % self.num_classes
         images = Images(labels.to(torch.uint8)[:, None, None, None], labels)
         return Loaded(ImageSource(images, (0.0,), (1 / 255,)), np.arange(60_000), np.arange(0))
-
-
-@dataclass(frozen=True)
-class Given(ArrivalPlan):
-    rows: tuple[tuple[int, int, int], ...]
-
-    def draw(self, setting):
-        return Arrivals(*np.array(self.rows, dtype=np.int64).T)
 
 
 def stream(num_clients, arrivals, **kwargs):
