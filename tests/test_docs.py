@@ -38,8 +38,18 @@ def test_every_place_in_the_code_exists():
     assert missing == []
 
 
-def test_one_upload_is_told_in_the_order_in_which_it_happens():
-    told = [(file, name.rpartition(".")[2]) for file, name in re.findall(PLACE, section("One upload"))]
+WALKS = {
+    "One upload": "--engine.max_updates 6 --engine.pictures true",
+    "One round": "--data StreamDigits --data.num_clients 12 --algorithm Fielding --algorithm.rounds 14",
+    "One gossip round": "--algorithm DFCA --algorithm.num_clusters 2 --algorithm.rounds 2",
+    "One run of AP-FL": "--data SkewedDigits --data.num_clients 6 --model.lr 0.1 --engine.session 2 "
+    "--algorithm APFL --algorithm.rounds 2 --algorithm.generator_steps 2",
+}
+
+
+@pytest.mark.parametrize("title", WALKS)
+def test_walks_are_told_in_the_order_in_which_things_happen(title):
+    told = [(file, name.rpartition(".")[2]) for file, name in re.findall(PLACE, section(title))]
     calls: list[tuple[str, str]] = []
     of_file: dict[str, str | None] = {}
 
@@ -52,11 +62,11 @@ def test_one_upload_is_told_in_the_order_in_which_it_happens():
         if event == "call" and of_file[name]:
             calls.append((of_file[name], frame.f_code.co_name))
 
-    argv = ["fit", "--config", str(ROOT / "tests" / "tiny.yaml"), "--run_dir", "run"]
+    argv = ["fit", "--config", str(ROOT / "tests" / "tiny.yaml"), "--run_dir", "run", *WALKS[title].split()]
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        code = main([*argv, "--engine.max_updates", "6", "--engine.pictures", "true"])
+        code = main(argv)
     finally:
         sys.setprofile(before)
     assert code == 0

@@ -96,6 +96,18 @@ def test_data_and_a_model_of_ones_own_are_a_short_file_and_run(here):
     assert summary["acc_global"] > 0.9
 
 
+def test_a_method_of_ones_own_is_a_short_file_and_runs(here):
+    assert lines_of(README, "median.py") <= 18  # fifteen, and imports
+    write_example(README, "median.py")
+    given = re.search(r"`PYTHONPATH=. flcluster (fit .* median\.Median)`", README.read_text()).group(1)
+    assert main([*given.replace("configs/", f"{ROOT}/configs/").split(), "--run_dir", "run"]) == 0
+    summary = json.loads(Path("run/summary.json").read_text())
+    assert summary["algorithm"] == "Median" and summary["client_acc_after"] > 0.8
+    assert summary["upload_bytes"] == summary["download_bytes"] > 0
+    flags = ["--algorithm.rounds", "16", "--ckpt_path", "last"]
+    assert main(["fit", "--run_dir", "run", *flags]) == 0  # its state was saved, and it goes on
+
+
 def test_the_hook_of_ones_own_stops_a_run(here):
     page = PAGES["docs/extending.md"]
     write_example(page, "good_enough.py")

@@ -78,7 +78,6 @@ class Auxo(FedAvg[AuxoState]):
     server: Aggregator = field(default_factory=lambda: Average("uniform"))
     """How trained models become the new one: Average, Yogi, QFair."""
 
-    state_type: ClassVar[type] = AuxoState
     extra_names: ClassVar[tuple[str, ...]] = ("splits",)
 
     def __post_init__(self) -> None:

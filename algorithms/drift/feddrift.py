@@ -60,7 +60,6 @@ class FedDrift(RoundAlgorithm[DriftState]):
     merge_batches: int = 20
     """Most batches of a cluster's data that merging looks at."""
 
-    state_type: ClassVar[type] = DriftState
     extra_names: ClassVar[tuple[str, ...]] = ("drifts", "merges", "report_bytes", "report_compute")
 
     def __post_init__(self) -> None:

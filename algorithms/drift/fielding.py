@@ -77,7 +77,6 @@ class Fielding(FedAvg[FieldingState]):
     measure: Literal["participants", "all"] = "all"
     """Whose accuracy is measured: a round's participants (before and after), or at each session all clients."""
 
-    state_type: ClassVar[type] = FieldingState
     extra_names: ClassVar[tuple[str, ...]] = (
         *("delta", "reclusterings", "moved", "max_distance", "p95_distance"),
         *("coordinator_seconds", "report_bytes", "report_compute"),

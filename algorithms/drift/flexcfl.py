@@ -61,7 +61,6 @@ class FlexCFL(FedAvg[FlexState]):
     group_lr: float = 0.0
     """η_g: weight with which groups are drawn towards each other's models after a round."""
 
-    state_type: ClassVar[type] = FlexState
     extra_names: ClassVar[tuple[str, ...]] = ("moved", "report_bytes", "report_compute")
 
     def __post_init__(self) -> None:

@@ -49,7 +49,6 @@ class DFCA(GossipRounds[GossipState]):
     ifca_style: bool = False
     """Also measure how good clients are that choose their model by their test loss, as IFCA's code does."""
 
-    state_type: ClassVar[type] = GossipState
     named_clusters: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

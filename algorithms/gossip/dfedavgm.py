@@ -1,7 +1,6 @@
 """Decentralized Federated Averaging with momentum (DFedAvgM; Sun et al., 2021): one model, no clusters."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -28,8 +27,6 @@ class DFedAvgM(GossipRounds[GossipState]):
     ahead on MNIST. In five steps along one gradient θ = 0.9 goes 13.1 times the learning rate, 0.5 goes 8.1, and 0,
     like DFCA itself, 5.
     """
-
-    state_type: ClassVar[type] = GossipState
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -79,7 +79,6 @@ class FedSPD(GossipRounds[SoftState]):
     tune_decay_every: int = 3
     """Epochs of the last training at the same learning rate."""
 
-    state_type: ClassVar[type] = SoftState
     named_clusters: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -113,7 +113,6 @@ class APFL(Personal[APFLState]):
     reading: Literal["friend", "literal"] = "friend"
     """friend: λ is the friend's share (the paper's text); literal: it is the client's (its equation)."""
 
-    state_type: ClassVar[type] = APFLState
     extra_names: ClassVar[tuple[str, ...]] = (
         *("global_model_acc", "staleness", "generator_loss"),
         *("friend_acc_global", "friend_acc_local", "friend_acc_global_dropouts", "friend_acc_local_dropouts"),

@@ -80,7 +80,6 @@ class FedGen(FedAvg[FedGenState]):
     generator_hidden: int = 256
     """Width of the generator's hidden layer (512)."""
 
-    state_type: ClassVar[type] = FedGenState
     extra_names: ClassVar[tuple[str, ...]] = ("generator_loss",)
 
     def __post_init__(self) -> None:

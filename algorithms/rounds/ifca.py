@@ -36,7 +36,6 @@ class IFCA(RoundAlgorithm[ModelsState]):
     ifca_style: bool = False
     """Also measure how good clients are that choose their model by their test loss, as IFCA's code does."""
 
-    state_type: ClassVar[type] = ModelsState
     named_clusters: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

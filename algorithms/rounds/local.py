@@ -1,7 +1,6 @@
 """No collaboration, in rounds: every client trains its own model from one common initialisation, dropouts too."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -26,8 +25,6 @@ class LocalRoundsState:
 @dataclass(frozen=True, kw_only=True)
 class LocalRounds(RoundAlgorithm[LocalRoundsState]):
     """Clients go on with their own models round by round; nothing is sent."""
-
-    state_type: ClassVar[type] = LocalRoundsState
 
     @property
     def title(self) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,8 +38,6 @@ class Scaffold(FedAvg[ScaffoldState]):
     """η_g: how far the model moves towards the mean of the trained models."""
     server: Aggregator = field(default_factory=lambda: Average("uniform"))
     """How trained models become the new one: Average (the paper's is uniform), Yogi, QFair."""
-
-    state_type: ClassVar[type] = ScaffoldState
 
     def __post_init__(self) -> None:
         super().__post_init__()

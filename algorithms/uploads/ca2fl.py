@@ -1,7 +1,6 @@
 """Cached update calibration for asynchronous FL (CA2FL; Wang et al., ICLR 2024), after a community port."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -35,8 +34,6 @@ class CA2FL(UploadAlgorithm[CA2FLState]):
     """B: uploads per server step."""
     server_lr: float = 1.0
     """η: step size."""
-
-    state_type: ClassVar[type] = CA2FLState
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -66,7 +66,6 @@ class CDFL(ClusterUploads[CDFLState]):
     adjust_quantile: float = 0.7
     """The filter refuses values above this quantile of their history."""
 
-    state_type: ClassVar[type] = CDFLState
     extra_names: ClassVar[tuple[str, ...]] = ("clamped", "filtered")
 
     def __post_init__(self) -> None:

@@ -1,7 +1,6 @@
 """Federated Learning with Buffered Asynchronous Aggregation (FedBuff; Nguyen et al., 2022)."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -33,8 +32,6 @@ class FedBuff(UploadAlgorithm[FedBuffState]):
     """η_g: step size; the step is the mean of the buffer."""
     staleness_exponent: float = 0.5
     """A client that is s versions behind counts (1 + s)^−exponent."""
-
-    state_type: ClassVar[type] = FedBuffState
 
     def __post_init__(self) -> None:
         super().__post_init__()

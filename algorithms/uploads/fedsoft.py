@@ -4,7 +4,7 @@ Clients receive all K cluster models and estimate their own mixture, which costs
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -42,8 +42,6 @@ class FedSoftAsync(ClusterUploads[FedSoftState]):
     """Pull towards the clusters weighted by the new data's μ (FedSoft's objective), or towards the model last used."""
     sigma: float = 1e-4
     """Share of samples an empty cluster is counted with."""
-
-    state_type: ClassVar[type] = FedSoftState
 
     @property
     def title(self) -> str:

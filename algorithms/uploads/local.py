@@ -27,7 +27,6 @@ class Local(UploadAlgorithm[LocalState]):
     rho: float = 0.0
     """ρ: weight of a pull towards that start, (ρ/2)·‖v − u‖², as CDFL's clients have it."""
 
-    state_type: ClassVar[type] = LocalState
     sends: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

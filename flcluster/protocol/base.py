@@ -6,7 +6,7 @@ live in the federation's tables.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 from torch import Tensor
 
@@ -26,11 +26,18 @@ class Algorithm(ABC, Generic[S]):
     """Batch size of local training."""
 
     state_type: ClassVar[type]
+    """What the state is: the type in brackets where a method says what it is, ``RoundAlgorithm[MyState]``."""
     extra_names: ClassVar[tuple[str, ...]] = ()
     """Names of what the method logs beside the common metrics: in replies and rounds, or as ``gauges``."""
 
     named_clusters: ClassVar[bool] = True
     """Whether model k stands for the data's cluster k (false: the indices have no common meaning)."""
+
+    def __init_subclass__(cls) -> None:
+        for base in getattr(cls, "__orig_bases__", ()):
+            for given in get_args(base):
+                if isinstance(given, type) and "state_type" not in vars(cls):
+                    cls.state_type = given
 
     def __post_init__(self) -> None:
         at_least("local_epochs", self.local_epochs, 1)
