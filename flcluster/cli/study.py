@@ -93,7 +93,8 @@ def _bases(plan: Study, name: str) -> list[Path]:
 
 def _changes(plan: Study, name: str) -> list[tuple[str, dict[str, Any]]]:
     """Return what is laid over the bases of a variant: name of a file -> settings."""
-    own = [(f"variants/{slug(layer.label)}.yaml", layer.settings) for layer in plan.layers[name]]
+    several, layers = len(plan.layers[name]) > 1, enumerate(plan.layers[name], start=1)
+    own = [(f"variants/{slug(name)}{f'.{i}' * several}.yaml", layer.settings) for i, layer in layers]
     return [(file, settings) for file, settings in [("common.yaml", plan.common), *own] if settings]
 
 
