@@ -133,3 +133,62 @@ def test_what_is_no_study_is_named(text, says):
         read_study(Path("bad.yaml"))
     with pytest.raises(UserError, match=r"study none.yaml cannot be read"):
         read_study(Path("none.yaml"))
+
+
+def test_a_matrix_is_the_product_of_its_axes_before_spelled_out_variants():
+    matrix = {
+        "method": {"A": {"algorithm": "FedAvg"}, "B": None},
+        "pixels": {"": {}, "raw": {"data": {"init_args": {"normalise": False}}}},
+        "α = data.partition.alpha": [0.1, 1],
+    }
+    study = read(matrix=matrix, variants={"C": {"seed_everything": 4}}, target=None, table=[], figures=[])
+    assert list(study.variants) == [
+        *("A, α = 0.1", "A, α = 1", "A, raw, α = 0.1", "A, raw, α = 1"),
+        *("B, α = 0.1", "B, α = 1", "B, raw, α = 0.1", "B, raw, α = 1"),
+        "C",
+    ]
+    partition = {"partition": {"init_args": {"alpha": 1}}}
+    assert study.variants["A, raw, α = 1"] == {
+        "algorithm": "FedAvg",
+        "data": {"init_args": {"normalise": False, **partition}},
+    }
+    assert study.variants["B, α = 1"] == {"data": {"init_args": partition}} and study.variants["C"]
+    assert [layer.label for layer in study.layers["A, raw, α = 1"]] == ["A", "raw", "α = 1"]
+
+
+def test_several_matrices_and_bases_of_their_entries():
+    Path("x.yaml").touch()
+    axis = {"data": {"X": {"base": "x.yaml", "seed_everything": 1}}}
+    several = [axis | {"engine.session": [2]}, axis | {"method": {"M": {}}}]
+    study = read(base=None, matrix=several, variants=None, target=None, table=[], figures=[])
+    assert study.variants == {
+        "X, session = 2": {"seed_everything": 1, "engine": {"session": 2}},
+        "X, M": {"seed_everything": 1},
+    }
+    assert study.base == () and study.layers["X, M"][0].base == (Path("x.yaml"),)
+
+
+def test_figures_take_labels_of_the_matrix_in_the_order_asked():
+    matrix = {"method": {"A": {}, "B": {}}, "engine.session": [1, 2]}
+    figures = [
+        {"kind": "difference", "of": ["B, session = 1", "A, session = 1"]},
+        {"kind": "sizes", "of": "session = 2"},
+    ]
+    study = read(matrix=matrix, variants=None, target=None, table=[], figures=figures)
+    assert study.figures[0].of == ("B, session = 1", "A, session = 1")
+    assert study.figures[1].of == ("A, session = 2", "B, session = 2")
+
+
+@pytest.mark.parametrize(
+    ("matrix", "says"),
+    [
+        ({"method": {}}, r"axis method has no entries"),
+        ({"method": "A"}, r'"matrix":'),
+        ({"method": ["FedAvg", "IFCA"]}, r"axis method has a list: call it by the setting's path"),
+        ({"a": {"": {}, "x": {}}, "b": {"": {}, "x": {}}}, r"two variants are called 'x'"),
+        ({"a": {"A": {"base": "gone.yaml"}}}, r"base: there is no file gone.yaml"),
+    ],
+)
+def test_mistakes_in_a_matrix_are_named(matrix, says):
+    with pytest.raises(UserError, match=rf"(?s)study s.yaml: .*{says}"):
+        read(matrix=matrix, target=None, table=[], figures=[])
