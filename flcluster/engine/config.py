@@ -59,7 +59,7 @@ class EngineConfig:
     """Draw pictures at the end."""
 
 
-class WithBases(ActionConfigFile):  # type: ignore[misc]
+class WithBases(ActionConfigFile):
     """``--config FILE``: the files that FILE names under ``base``, each after its own bases, then FILE itself."""
 
     @staticmethod

@@ -122,7 +122,7 @@ def _parsed(tree: Any) -> dict[str, Any]:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(Study, skip={"path", "layers"})
     tree = {name: value for name, value in tree.items() if value is not None}
-    lists = {name: as_list(tree[name]) for name in ("base", "table", "paper", "matrix") if name in tree}
+    lists: dict[str, Any] = {name: as_list(tree[name]) for name in ("base", "table", "paper", "matrix") if name in tree}
     if isinstance(tree.get("target"), str):
         lists["target"] = {"variant": tree["target"]}
     if isinstance(tree.get("figures"), list):
