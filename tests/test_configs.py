@@ -1,14 +1,18 @@
 """Every shipped config is whole: it parses, builds, and has the paper's numbers."""
 
 import csv
+import re
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 import yaml
 
-from flcluster.engine.config import plan_fit
+from flcluster.cli.study import jobs
+from flcluster.engine.config import layers, plan_fit
 from flcluster.engine.resume import flat
+from flcluster.report.study.file import read_study
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 PAPER = list(
@@ -19,25 +23,34 @@ STREAMS = list(
 )
 GRAPHS = list(csv.DictReader((files("flcluster.report.papers") / "dfca_config.csv").read_text().splitlines()))
 SKEWED = list(csv.DictReader((files("flcluster.report.papers") / "apfl_table2.csv").read_text().splitlines()))
-METHODS = ["CDFL", "CCFL", "FedSoftAsync", "FedBuff", "CA2FL", "Local"]
+METHODS = {"FedSoft-Async": "FedSoftAsync"} | {name: name for name in ("CDFL", "CCFL", "FedBuff", "CA2FL", "Local")}
 
 
-def row_flags(row: dict) -> list[str]:
-    """The command line of one row of Table 1."""
-    short = row["dataset"].lower().replace("-", "")
-    flags = ["--config", str(CONFIGS / f"cdfl_{short}.yaml")]
-    return flags if row["K"] == "4" else [*flags, "--config", str(CONFIGS / "rows" / f"{short}_{row['K']}.yaml")]
+STUDIES = ("studies", "sweeps")
+OVERLAYS = ("dropout.yaml", "dropout_five.yaml")
+WHOLE = sorted(p for p in CONFIGS.rglob("*.yaml") if p.parent.name not in STUDIES and p.name not in OVERLAYS)
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(CONFIGS))
+
+
+def row_flags(row: dict, method: str = "CDFL") -> list[str]:
+    """The command line of one row of Table 1 and a method."""
+    plan = read_study(CONFIGS / "cdfl" / "studies" / "table1.yaml")
+    ((_, arguments),) = jobs(plan, [f"{row['dataset']} ({row['K']}), {method}"], [], Path("out"), [None])
+    return arguments
 
 
 def make_manifest(path: Path) -> None:
     """Give a config of a real trace a manifest of one image in the place it looks at."""
-    manifest = yaml.safe_load(path.read_text())["data"]["init_args"].get("manifest")
+    manifest = yaml.safe_load(path.read_text()).get("data", {}).get("init_args", {}).get("manifest")
     if manifest is not None:
         Path("data").mkdir()
         (Path("data") / manifest).write_text("image,label,client,time\na.png,0,c,2015-01-02\nb.png,1,c,2015-01-03\n")
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", WHOLE, ids=named)
 def test_every_config_builds(path):
     make_manifest(path)
     plan = plan_fit(["--config", str(path)])
@@ -45,15 +58,17 @@ def test_every_config_builds(path):
     assert made.model.hparams["num_classes"] == made.data.num_classes
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", WHOLE, ids=named)
 def test_what_a_run_writes_down_reads_back_the_same(path):
     """Also a null whose default is something else: or the printed command to go on would start from other settings."""
     make_manifest(path)
     plan = plan_fit(["--config", str(path)])
     Path("config.yaml").write_text(plan.text)
     again = plan_fit(["--config", "config.yaml"])
-    assert again.text == plan.text
-    said, kept = flat(yaml.safe_load(path.read_text())), flat(yaml.safe_load(plan.text))
+    assert again.text == plan.text and "base" not in yaml.safe_load(plan.text)
+    files = [path] if path.stem.startswith("femnist") else layers(path)  # whose class has no samples to draw
+    said = {key: value for each in files for key, value in flat(yaml.safe_load(each.read_text())).items()}
+    kept = flat(yaml.safe_load(plan.text))
     assert {key: kept.get(key, "absent") for key, value in said.items() if value is None} == {
         key: None for key, value in said.items() if value is None
     }
@@ -78,23 +93,22 @@ def test_rows_have_the_papers_hyper_parameters(row):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_takes_a_row(method):
-    plan = plan_fit([*row_flags(PAPER[0]), "--algorithm", method])
+    plan = plan_fit(row_flags(PAPER[0], method))
     made = plan.parser.instantiate(plan.settings)
-    assert type(made.algorithm).__name__ == method
+    assert type(made.algorithm).__name__ == METHODS[method]
     assert made.algorithm.cycles == 25 and made.algorithm.local_epochs == 5
 
 
 def test_ccfl_differs_from_cdfl_as_published():
-    plan = plan_fit([*row_flags(PAPER[0]), "--algorithm", "CCFL"])
+    plan = plan_fit(row_flags(PAPER[0], "CCFL"))
     algorithm = plan.parser.instantiate(plan.settings).algorithm
     assert (algorithm.staleness, algorithm.adjust_start) == ("ccfl", 0.5)
 
 
 @pytest.mark.parametrize("method", ["CDFL", "CCFL", "FedSoftAsync"])
-def test_fashionmnist_is_calibrated_and_as_printed_an_overlay(method):
-    flags, overlay = row_flags(PAPER[0]), ["--config", str(CONFIGS / "rows" / "fashionmnist_printed.yaml")]
-    for extra, lr, unit in [([], 0.001, "cycles"), (overlay, 0.01, "epochs")]:
-        plan = plan_fit([*flags, *extra, "--algorithm", method])
+def test_fashionmnist_is_calibrated_and_as_printed_another_config(method):
+    for name, lr, unit in [("fashionmnist", 0.001, "cycles"), ("fashionmnist_printed", 0.01, "epochs")]:
+        plan = plan_fit(["--config", str(CONFIGS / "cdfl" / f"{name}.yaml"), "--algorithm", method])
         made = plan.parser.instantiate(plan.settings)
         assert (made.model.hparams["lr"], made.algorithm.staleness_unit) == (lr, unit)
         assert (made.algorithm.a, made.algorithm.b, made.algorithm.beta0) == (10, 5, 0.025)
@@ -112,7 +126,7 @@ def test_sweeps_call_us_with_keys_we_have(path):
 @pytest.mark.parametrize("row", STREAMS, ids=lambda r: r["dataset"])
 def test_streams_have_the_papers_settings(row):
     name = {"OpenImage": "openimages"}.get(row["dataset"], row["dataset"].lower())
-    path = CONFIGS / f"fielding_{name}.yaml"
+    path = CONFIGS / "fielding" / f"{name}.yaml"
     make_manifest(path)
     plan = plan_fit(["--config", str(path)])
     made = plan.parser.instantiate(plan.settings)
@@ -127,20 +141,22 @@ def test_streams_have_the_papers_settings(row):
     assert not model.hparams.get("small_stem", False)
 
 
-def test_the_probe_of_table_7_is_an_overlay():
-    flags = ["--config", str(CONFIGS / "fielding_fashionmnist.yaml")]
-    plan = plan_fit([*flags, "--config", str(CONFIGS / "rows" / "fielding_table7.yaml")])
-    made = plan.parser.instantiate(plan.settings)
+@pytest.mark.parametrize("base", [None, "fashionmnist_days"])
+def test_the_probe_of_table_7_looks_when_there_are_metrics(base):
+    plan = read_study(CONFIGS / "fielding" / "studies" / "table7.yaml")
+    plan = replace(plan, base=(CONFIGS / "fielding" / f"{base}.yaml",)) if base else plan
+    ((_, arguments),) = jobs(plan, list(plan.variants), [], Path("out"), [None])
+    fit = plan_fit(arguments)
+    made = fit.parser.instantiate(fit.settings)
     assert type(made.algorithm).__name__ == "FedAvg" and made.callbacks[0].rounds[-1] <= made.algorithm.rounds
     assert all(at % made.engine.session == 0 for at in made.callbacks[0].rounds)
 
 
 def graph_flags(row: dict) -> list[str]:
-    """The command line of one row of DFCA's settings; the first row of a dataset is its config, others are overlays."""
+    """The command line of one row of DFCA's settings: its dataset's config, or the one that has its k in the name."""
     short = row["dataset"].removesuffix("-balanced").lower().replace("-", "")
-    flags = ["--config", str(CONFIGS / f"dfca_{short}.yaml")]
-    overlay = CONFIGS / "rows" / f"dfca_{short}_{row['k']}.yaml"
-    return [*flags, "--config", str(overlay)] if overlay.exists() else flags
+    own = CONFIGS / "dfca" / f"{short}_{row['k']}.yaml"
+    return ["--config", str(own if own.exists() else CONFIGS / "dfca" / f"{short}.yaml")]
 
 
 @pytest.mark.parametrize("row", GRAPHS, ids=lambda r: f"{r['dataset']}-{r['k']}")
@@ -187,9 +203,8 @@ def test_dfcas_baselines_train_as_they_do_by_themselves(row):
     assert [each.title for each in made.values()] == ["FedSPD", "DFedAvgM"]
 
 
-def test_the_cnn_on_femnist_is_an_overlay():
-    flags = ["--config", str(CONFIGS / "dfca_femnist.yaml")]
-    plan = plan_fit([*flags, "--config", str(CONFIGS / "rows" / "dfca_femnist_cnn.yaml")])
+def test_femnist_also_has_a_cnn():
+    plan = plan_fit(["--config", str(CONFIGS / "dfca" / "femnist_cnn.yaml")])
     made = plan.parser.instantiate(plan.settings)
     assert type(made.model).__name__ == "CNN" and made.model.hparams["batch_norm"] and made.data.name == "FEMNIST"
     assert (made.model.hparams["hidden"], made.model.hparams["weight_decay"]) == (128, 0)
@@ -197,7 +212,7 @@ def test_the_cnn_on_femnist_is_an_overlay():
 
 @pytest.mark.parametrize("dataset", ["CIFAR10", "CIFAR100", "EMNIST", "FashionMNIST"])
 def test_apfl_has_the_papers_settings(dataset):
-    plan = plan_fit(["--config", str(CONFIGS / f"apfl_{dataset.lower()}.yaml")])
+    plan = plan_fit(["--config", str(CONFIGS / "apfl" / f"{dataset.lower()}.yaml")])
     made = plan.parser.instantiate(plan.settings)
     algorithm, data, model = made.algorithm, made.data, made.model
     assert type(algorithm).__name__ == "APFL" and algorithm.measure == "all"
@@ -216,11 +231,13 @@ def test_apfl_has_the_papers_settings(dataset):
 @pytest.mark.parametrize("missing", [10, 20])
 @pytest.mark.parametrize("name", ["cifar10", "emnist", "digits"])
 def test_apfls_dropout_setting_is_an_overlay(name, missing):
-    flags = ["--config", str(CONFIGS / f"apfl_{name}.yaml")]
-    plan = plan_fit([*flags, "--config", str(CONFIGS / "rows" / f"apfl_dropout_{missing}.yaml")])
+    flags = ["--config", str(CONFIGS / "apfl" / f"{name}.yaml")]
+    share = ["--data.partition.missing", str(missing)]
+    plan = plan_fit([*flags, "--config", str(CONFIGS / "apfl" / "dropout.yaml"), *share])
     data = plan.parser.instantiate(plan.settings).data
     assert (data.num_clients, data.dropouts, data.partition.missing) == (10, [8], missing)
-    plan = plan_fit([*flags, "--config", str(CONFIGS / "rows" / f"apfl_dropout_{missing}_five.yaml")])
+    assert type(data.partition).__name__ == "APFLTable1"
+    plan = plan_fit([*flags, "--config", str(CONFIGS / "apfl" / "dropout_five.yaml"), *share])
     data = plan.parser.instantiate(plan.settings).data
     assert (data.num_clients, data.dropouts, data.partition.missing) == (10, [8], missing)
     assert data.partition.title == f"AP-FL dropout (κ = 5, {missing} % missing)"
@@ -228,8 +245,15 @@ def test_apfls_dropout_setting_is_an_overlay(name, missing):
 
 @pytest.mark.parametrize("method", ["LocalRounds", "FedAvg", "FedProx", "Scaffold", "FedGen", "FedDF", "FedAvgFT"])
 def test_apfls_baselines_take_its_configs_and_nothing_meant_for_its_generator(method):
-    plan = plan_fit(["--config", str(CONFIGS / "apfl_cifar10.yaml"), "--algorithm", method])
+    plan = plan_fit(["--config", str(CONFIGS / "apfl" / "cifar10.yaml"), "--algorithm", method])
     algorithm = plan.parser.instantiate(plan.settings).algorithm
     assert type(algorithm).__name__ == method and (algorithm.rounds, algorithm.local_epochs) == (50, 20)
     own = {"Scaffold": {"server_lr": 1.0}, "FedGen": {"generator_steps": 50, "noise_dim": 32, "generator_lr": 3e-4}}
     assert all(getattr(algorithm, name) == value for name, value in own.get(method, {}).items())
+
+
+def test_the_table_of_contents_names_every_config_and_nothing_else():
+    text = (CONFIGS / "README.md").read_text()
+    assert set(re.findall(r"^\| `([\w/]+\.yaml)` \|", text, re.MULTILINE)) == {
+        named(path) for path in CONFIGS.rglob("*.yaml")
+    }

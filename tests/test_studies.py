@@ -1,5 +1,6 @@
 """Every shipped study is whole: its variants build, and one that switches the class keeps what the base says."""
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -10,16 +11,28 @@ from flcluster.engine.fit import instantiated
 from flcluster.records.reader import key_of
 from flcluster.report.paper_tables import read_table
 from flcluster.report.printed import paper_rows
-from flcluster.report.study.file import read_study
+from flcluster.report.study.file import Study, read_study
+from flcluster.report.study.matrix import chosen
 from flcluster.report.study.series import series
 
-STUDIES = Path(__file__).parents[1] / "configs" / "studies"
-FIGURES = {f"fielding_figure{n}" for n in ("1", "2a", "2b", "4", "5", "6", "7", "8", "9", "11", "12", "13")}
-FIGURES |= {f"dfca_figure3{panel}" for panel in "abcd"} | {"apfl_figure1", "apfl_figure1_small", "apfl_figure4"}
-FIGURES |= {"apfl_figure5_noise", "apfl_figure5_samples"}
-TABLES = {"fielding_table3", "fielding_table6"}
+CONFIGS = Path(__file__).parents[1] / "configs"
+STUDIES = sorted(CONFIGS.rglob("studies/*.yaml"))
+NEEDED = {f"fielding/{name}" for name in ("table3", "table6", "table7")}
+NEEDED |= {f"fielding/figure{n}" for n in (1, 2, 4, 5, 6, 7, 8, 9, 11, 12, 13)}
+NEEDED |= {"dfca/figure3", "dfca/table1", "dfca/table2", "cdfl/table1"}
+NEEDED |= {f"apfl/{name}" for name in ("figure1", "figure5", "table2", "table3", "table4")}
 DFCA_TABLES = [("dfca_table1", name) for name in ("MNIST", "EMNIST", "CIFAR-10")]
 DFCA_TABLES += [("dfca_table2", name) for name in ("MNIST", "EMNIST", "FEMNIST")]
+
+
+def named(path: Path) -> str:
+    """A study as paper/name."""
+    return f"{path.parents[1].name}/{path.stem}"
+
+
+def study_of(name: str) -> Study:
+    paper, _, stem = name.partition("/")
+    return read_study(CONFIGS / paper / "studies" / f"{stem}.yaml")
 
 
 def build(plan, monkeypatch):
@@ -31,24 +44,27 @@ def build(plan, monkeypatch):
 
 
 def test_there_is_one_for_each_of_the_papers_figures_and_tables():
-    dfca = {f"{table}_{name.lower().replace('-', '')}" for table, name in DFCA_TABLES}
-    apfl = {f"apfl_table{n}_{name}" for n in (2, 3, 4) for name in ("cifar10", "cifar100", "emnist", "fashionmnist")}
-    assert {path.stem for path in STUDIES.glob("*.yaml")} >= FIGURES | TABLES | dfca | apfl
+    assert {named(path) for path in STUDIES} >= NEEDED
+    drawn = {picture.name for path in STUDIES for picture in read_study(path).figures}
+    assert drawn >= {"figure2a", "figure2b", "figure3a", "figure3b", "figure3c", "figure3d", "figure4"}
 
 
-@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", STUDIES, ids=named)
 def test_every_study_builds(path, monkeypatch):
-    """All clients are measured in every variant, or there would be nothing to draw."""
+    """All clients are measured in every variant, or there would be nothing to draw; variants share a budget."""
     plan = read_study(path)
     made_by_name = build(plan, monkeypatch)
     built = made_by_name.values()
     assert plan.figures and plan.table
-    if path.stem.startswith("cdfl_"):
-        assert {(a.cycles, a.local_epochs, a.batch_size) for a in (made.algorithm for made in built)} == {(25, 5, 128)}
+    if named(path).startswith("cdfl/"):
+        for name, made in made_by_name.items():
+            cycles = {"CIFAR": 20, "MiniI": 20, "Digit": 40}.get(name[:5], 25)
+            assert (made.algorithm.cycles, made.algorithm.local_epochs, made.algorithm.batch_size) == (cycles, 5, 128)
         return
     assert {made.algorithm.measure for made in built} == {"all"}
-    assert len({(made.algorithm.rounds, made.algorithm.participants, made.data.num_clients) for made in built}) == 1
-    if path.stem.startswith("apfl_"):
+    budgets = {(m.data.name, m.algorithm.rounds, m.algorithm.participants, m.data.num_clients) for m in built}
+    assert len(budgets) == len({made.data.name for made in built})
+    if named(path).startswith("apfl/"):
         check_apfl(path.stem, plan, made_by_name)
 
 
@@ -66,23 +82,32 @@ def check_apfl(stem, plan, built):
         assert kind != "Scaffold" or algorithm.server_lr == 1
         assert kind != "FedGen" or (algorithm.generator_steps, algorithm.generator_batch) == (50, 32)
         assert kind != "APFL" or algorithm.interpolation == (0.01 if made.data.name.startswith("CIFAR") else 0.1)
-    table, _, dataset = stem.rpartition("_")
-    if table in ("apfl_table2", "apfl_table3"):
-        rows = [row for row in read_table(table) if row["dataset"].lower() == dataset]
-        means = [float(row["mean_pct"]) / 100 for row in rows if row.get("clients", "5") == "5"]
-        found = [printed(made, table) for made in built.values()]
-        if table == "apfl_table3":  # two readings of how many classes a client holds, and one more of AP-FL
-            assert len(found) == 2 * len(means) + 2
-            found = list(dict.fromkeys(found))
-        assert sorted(found) == pytest.approx(sorted(means))
-    if table in ("apfl_table3", "apfl_table4"):
+    if stem in ("table2", "table3"):
+        for dataset in {made.data.name for made in built.values()}:
+            check_printed(f"apfl_{stem}", [made for made in built.values() if made.data.name == dataset])
+    if stem in ("table3", "table4"):
         check_dropouts(built)
-    if stem.startswith("apfl_hypotheses"):
+    if stem.startswith("hypotheses"):
         assert sum(made.algorithm.title.endswith("in rounds)") for made in built.values()) >= 1
         names = {made.algorithm.title for made in built.values()}
         assert len(names) == len(built), "runs of two variants would be taken for repeats"
-    if stem == "apfl_figure4":
-        assert all(printed(made, "apfl_table2") for made in built.values())
+    if stem == "table2":
+        (figure4,) = [picture for picture in plan.figures if picture.name == "figure4"]
+        drawn = {(made.data.name, made.data.partition.alpha) for made in map(built.get, figure4.of)}
+        assert drawn == {("CIFAR-10", 0.01), ("CIFAR-100", 0.05), ("EMNIST", 0.1), ("FashionMNIST", 0.1)}
+        assert len(figure4.of) == 28 and all(printed(built[name], "apfl_table2") for name in figure4.of)
+
+
+def check_printed(table, built):
+    """Every number that a table prints for a dataset has its variant."""
+    dataset = built[0].data.name.replace("-", "")
+    rows = [row for row in read_table(table) if row["dataset"] == dataset]
+    means = [float(row["mean_pct"]) / 100 for row in rows if row.get("clients", "5") == "5"]
+    found = [printed(made, table) for made in built]
+    if table == "apfl_table3":  # two readings of how many classes a client holds, and one more of AP-FL
+        assert len(found) == 2 * len(means) + 2
+        found = list(dict.fromkeys(found))
+    assert sorted(found) == pytest.approx(sorted(means))
 
 
 def check_dropouts(built):
@@ -100,9 +125,9 @@ def check_dropouts(built):
         assert made.data.dropouts == [8] and made.data.num_clients == 10
 
 
-@pytest.mark.parametrize("stem", ["apfl_figure1", "apfl_figure1_small"])
+@pytest.mark.parametrize("stem", ["figure1", "figure1_small"])
 def test_figure_1_has_clients_alike_different_and_one_gone(stem, monkeypatch):
-    built = build(read_study(STUDIES / f"{stem}.yaml"), monkeypatch)
+    built = build(study_of(f"apfl/{stem}"), monkeypatch)
     assert {type(made.algorithm).__name__ for made in built.values()} == {"FedAvg"}
     for name, made in built.items():
         assert made.data.dropouts == ([8] if name.endswith("drops out") else [])
@@ -119,12 +144,10 @@ def printed(made, table):
     return row.mean
 
 
-@pytest.mark.parametrize(
-    "stem", ["fielding_figure11", "fielding_figure12", "fielding_figure12_pairs", "fielding_figure13"]
-)
+@pytest.mark.parametrize("stem", ["figure11", "figure12", "figure13"])
 def test_cityscapes_figures_are_on_frames(stem, monkeypatch):
     """As many clients, intervals and rounds between them as Cityscapes has; a shared model as the paper trains it."""
-    for made in build(read_study(STUDIES / f"{stem}.yaml"), monkeypatch).values():
+    for made in build(study_of(f"fielding/{stem}"), monkeypatch).values():
         arrivals = made.data.arrivals
         assert (type(arrivals).__name__, arrivals.intervals, arrivals.gap) == ("FrameIntervals", 10, 30)
         assert (made.data.num_clients, made.data.window, made.algorithm.rounds) == (217, 100, 200)
@@ -132,7 +155,7 @@ def test_cityscapes_figures_are_on_frames(stem, monkeypatch):
         assert shared is None or (shared, made.data.proxy_per_class) == (300, 200)
 
 
-@pytest.mark.parametrize("path", sorted(STUDIES.glob("fielding_*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [p for p in STUDIES if named(p).startswith("fielding/")], ids=named)
 def test_flexcfl_weighs_by_samples_and_the_others_alike(path, monkeypatch):
     """FlexCFL's code takes means weighted by n_k; FIELDING's Algorithm 1 and what is compared with it plain ones."""
     for made in build(read_study(path), monkeypatch).values():
@@ -143,8 +166,9 @@ def test_flexcfl_weighs_by_samples_and_the_others_alike(path, monkeypatch):
 @pytest.mark.parametrize(("table", "dataset"), DFCA_TABLES)
 def test_dfcas_tables_have_every_method_that_is_printed(table, dataset, monkeypatch):
     printed = [row for row in read_table(table) if row["dataset"] == dataset]
-    plan = read_study(STUDIES / f"{table}_{dataset.lower().replace('-', '')}.yaml")
-    built = build(plan, monkeypatch)
+    plan = study_of(table.replace("_", "/"))
+    all_built = build(plan, monkeypatch)
+    built = {name.partition(", ")[0]: all_built[name] for name in chosen([dataset], plan.variants)}
     assert set(built) == {row["method"] for row in printed} and plan.paper == (table,)
     assert {(made.data.name, str(made.data.num_clusters)) for made in built.values()} == {
         (row["dataset"], row["k"]) for row in printed
@@ -157,27 +181,31 @@ def test_dfcas_tables_have_every_method_that_is_printed(table, dataset, monkeypa
 
 
 def test_connectivity_is_what_the_variants_names_say(monkeypatch):
-    plan = read_study(STUDIES / "dfca_figure3c.yaml")
-    lines, levels = series(plan.common, plan.variants, plan.figures[0].x)
+    plan = study_of("dfca/figure3")
+    (picture,) = [picture for picture in plan.figures if picture.name == "figure3c"]
+    lines, levels = series(plan.common, {name: plan.variants[name] for name in picture.of}, picture.x)
     built = build(plan, monkeypatch)
-    assert list(levels) == ["IFCA"] and set(lines) == {"DFCA-GI", "DFCA-LI"}
+    assert list(levels) == ["IFCA, EMNIST"] and set(lines) == {"DFCA-GI, connectivity", "DFCA-LI, connectivity"}
     for name, line in lines.items():
         assert [p for p, _ in line] == [0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5]
         made = [built[variant].algorithm for _, variant in line]
         assert [algorithm.topology.p for algorithm in made] == [p for p, _ in line]
-        assert {algorithm.initialisation for algorithm in made} == {"global" if name == "DFCA-GI" else "local"}
+        assert {algorithm.initialisation for algorithm in made} == {"global" if name.startswith("DFCA-GI") else "local"}
 
 
 def test_momentum_is_swept_beside_dfca_on_both_kinds_of_pixels(monkeypatch):
-    plan = read_study(STUDIES / "dfca_mnist_small_momentum.yaml")
+    plan = study_of("dfca/mnist_small_momentum")
     built = build(plan, monkeypatch)
     (picture,) = [picture for picture in plan.figures if picture.kind == "against"]
     lines, levels = series(plan.common, plan.variants, picture.x)
     assert [[theta for theta, _ in line] for line in lines.values()] == [[0.0, 0.5, 0.9]] * 2
-    assert len(levels) == 4
+    assert len(levels) == 6
     titles = ["DFCA-GI", "IFCA", "DFedAvgM (θ = 0)", "DFedAvgM (θ = 0.5)", "DFedAvgM"]
     found = [(made.algorithm.title, made.data.normalise) for made in built.values()]
-    assert found == [(title, normalise) for normalise in (True, False) for title in titles]
+    assert found == [(title, normalise) for normalise in (True, False) for title in titles] + [
+        ("DFCA-LI", True),
+        ("FedSPD", True),
+    ]
     assert {made.algorithm.batch_size for made in built.values()} == {100000}
     assert {made.data.num_clients for made in built.values()} == {100}
 
@@ -192,14 +220,14 @@ def test_dfca_and_its_baselines_run_on_digits(monkeypatch, capsys):
     little = {"algorithm.rounds": 2, "algorithm.local_epochs": 1, "data.num_clients": 12, "data.train_limit": 600}
     quiet = dict.fromkeys(("engine.progress", "engine.pictures", "engine.table"), "false")
     flags = [f"--{name}={value}" for name, value in (little | quiet).items()]
-    assert study([str(STUDIES / "dfca_digits.yaml"), "--output", "out", *flags]) == 0
+    assert study([str(CONFIGS / "dfca" / "studies" / "digits.yaml"), "--output", "out", *flags]) == 0
     written = {path.name for path in Path("out").glob("*") if path.is_file()}
     assert written >= {"study.md", "study.csv", "over_rounds.png", "against_p.png"}
     header, *lines = Path("out/study.csv").read_text().splitlines()
-    found = {tuple(line.split(",")[:3:2]): line.split(",")[3] for line in lines}
-    variants = read_study(STUDIES / "dfca_digits.yaml").variants
+    found = {(row["variant"], row["metric"]): row["value"] for row in csv.DictReader([header, *lines])}
+    variants = study_of("dfca/digits").variants
     assert header == "variant,seed,metric,value"
     assert all(0 < float(found[name, "client_acc"]) <= 1 for name in variants)
-    dense, sparse = (float(found[f"DFCA-GI p = {p}", "messages"]) for p in (0.3, 0.1))
+    dense, sparse = (float(found[f"DFCA-GI, p = {p}", "messages"]) for p in (0.3, 0.1))
     assert dense > sparse > 0
     assert "Purity" in capsys.readouterr().out

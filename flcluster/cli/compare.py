@@ -5,7 +5,7 @@ from pathlib import Path
 
 from flcluster.cli.processes import refuse_places, run_all, with_seed
 from flcluster.engine.config import with_dashes
-from flcluster.engine.resume import new_directory, option
+from flcluster.engine.resume import named_after, new_directory, option
 from flcluster.records.reader import load_runs
 from flcluster.report.report import summary_table, write_report
 from flcluster.report.tables import wide_console
@@ -24,7 +24,7 @@ def compare(argv: list[str]) -> int:
     given, rest = parser.parse_known_args(with_dashes(argv))
     refuse_places("compare", rest)
     configs = option(rest, "config")
-    output = given.output or new_directory(Path("runs") / (Path(configs[-1]).stem if configs else "compare"))
+    output = given.output or new_directory(Path("runs") / (named_after(Path(configs[-1])) if configs else "compare"))
     jobs = [
         with_seed(method.rpartition(".")[2], [*rest, "--algorithm", method], seed)
         for seed in given.seeds or [None]

@@ -3,9 +3,10 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
-from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
+from jsonargparse import ActionConfigFile, ArgumentParser, Namespace, set_parsing_settings
 from lightning import LightningModule
 from lightning.pytorch.loggers.logger import Logger
 
@@ -58,6 +59,39 @@ class EngineConfig:
     """Draw pictures at the end."""
 
 
+class WithBases(ActionConfigFile):
+    """``--config FILE``: the files that FILE names under ``base``, each after its own bases, then FILE itself."""
+
+    @staticmethod
+    def apply_config(parser: ArgumentParser, cfg: Namespace, dest: str, value: str) -> None:
+        """Lay a config over what is there; one that is given as text, not by name, has no bases."""
+        for layer in [value] if "\n" in value else map(str, layers(Path(value))):
+            ActionConfigFile.apply_config(parser, cfg, dest, layer)
+            cfg.pop("base", None)
+
+
+def layers(config: Path, over: tuple[Path, ...] = ()) -> list[Path]:
+    """Return the files that make up a config, lowest first and each once; ``over`` are those that it is a base of."""
+    if config.resolve() in [path.resolve() for path in over]:
+        raise UserError(f"--config {over[0]}: base goes round in a circle: {' > '.join(map(str, [*over, config]))}")
+    tree = _read(config, over)
+    names = tree.get("base") or [] if isinstance(tree, dict) else []
+    below = [names] if isinstance(names, str) else names
+    if not (isinstance(below, list) and all(isinstance(name, str) for name in below)):
+        raise UserError(f"--config {config}: base must be a file or a list of files, relative to it, got {names!r}")
+    found = [path for name in below for path in layers(config.parent / name, (*over, config))]
+    return [*dict.fromkeys(found), config]
+
+
+def _read(config: Path, over: tuple[Path, ...]) -> Any:
+    """Return what a config file says; one that is missing or is not YAML is refused by its name."""
+    try:
+        return yaml.safe_load(config.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        named = f" (base of {over[-1]})" if over else ""
+        raise UserError(f"--config {config}{named} cannot be read: {' '.join(str(error).split())}") from error
+
+
 def fit_parser(prog: str = "flcluster fit") -> ArgumentParser:
     """Build the parser of a run's settings. Imports the three libraries, so that bare class names are known."""
     import lightning.pytorch.loggers  # noqa: F401
@@ -72,7 +106,7 @@ def fit_parser(prog: str = "flcluster fit") -> ArgumentParser:
         usage=f"{prog} [--config FILE ...] [--KEY VALUE ...]",  # the whole list would bury what an error says
         description="Run one method on one federated dataset.",
     )
-    parser.add_argument("--config", action="config", help="YAML file; may be given again, later ones win.")
+    parser.add_argument("--config", action=WithBases, help="YAML file; may be given again, later ones win.")
     parser.add_argument("--seed_everything", type=int, default=0, help="Seed of data, arrivals, initialisation, all.")
     parser.add_class_arguments(FabricConfig, "fabric")
     parser.add_class_arguments(EngineConfig, "engine")
@@ -124,8 +158,6 @@ def plan_fit(argv: list[str]) -> Plan:
     parser = fit_parser()
     if checkpoint is not None and not option(argv, "config"):
         argv = ["--config", str(config_of(run_dir)), *argv]
-    for path in option(argv, "config"):
-        _check_yaml(Path(path))
     settings = parser.parse_args(argv)
     if checkpoint is not None:
         assert run_dir is not None
@@ -133,11 +165,3 @@ def plan_fit(argv: list[str]) -> Plan:
     else:
         run_dir = free_directory(settings, argv)
     return Plan(parser, settings, run_dir, checkpoint)
-
-
-def _check_yaml(path: Path) -> None:
-    """Refuse a config file that is missing or is not YAML, by its name."""
-    try:
-        yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"--config {path} cannot be read: {' '.join(str(error).split())}") from error

@@ -31,7 +31,7 @@ def free_directory(settings: Namespace, argv: list[str]) -> Path:
         raise UserError("ckpt_path belongs on the command line: --run_dir DIR --ckpt_path last")
     if settings.run_dir is None:
         configs = option(argv, "config")
-        return new_directory(Path("runs") / (Path(configs[-1]).stem if configs else "fit"))
+        return new_directory(Path("runs") / (named_after(Path(configs[-1])) if configs else "fit"))
     run_dir = Path(settings.run_dir)
     if (run_dir / "checkpoints" / "last.ckpt").exists() or (run_dir / "summary.json").exists():
         raise UserError(f"run_dir {run_dir} already holds a run: add --ckpt_path last to go on, or name another one")
@@ -61,6 +61,15 @@ def config_of(run_dir: Path | None) -> Path:
     if not path.exists():
         raise UserError(f"{path} is missing: it is written when a run starts, and a resumed run needs it")
     return path
+
+
+def named_after(config: Path) -> str:
+    """Return what to call the runs of a config or a study: its name, behind that of its folder if this has studies.
+
+    So configs/dfca/digits.yaml gives dfca_digits, configs/dfca/studies/table1.yaml dfca_table1.
+    """
+    folder = config.parent.parent if config.parent.name == "studies" else config.parent
+    return f"{folder.name}_{config.stem}" if folder.name and (folder / "studies").is_dir() else config.stem
 
 
 def new_directory(base: Path) -> Path:

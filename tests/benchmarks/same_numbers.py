@@ -16,8 +16,8 @@ from flcluster.cli import main as flcluster
 from flcluster.protocol.base import Algorithm
 
 ROOT = Path(__file__).resolve().parents[2]
-UPLOADS, ROUNDS, DRIFT = "tests/tiny.yaml", "configs/fedavg_digits.yaml", "configs/fielding_digits.yaml"
-GOSSIP, SKEW = "configs/dfca_digits.yaml", "configs/apfl_digits.yaml"
+UPLOADS, ROUNDS, DRIFT = "tests/tiny.yaml", "configs/fedavg_digits.yaml", "configs/fielding/digits.yaml"
+GOSSIP, SKEW = "configs/dfca/digits.yaml", "configs/apfl/digits.yaml"
 SHORT = {
     UPLOADS: [],
     ROUNDS: ["--algorithm.rounds", "4", "--algorithm.participation", "0.5", "--algorithm.measure", "all"],

@@ -18,7 +18,7 @@ from flcluster.federation.bank import Bank, FileTable, Table
 from flcluster.federation.federation import Federation
 from flcluster.modules import MLP
 
-DIGITS = str(Path(__file__).parents[3] / "configs" / "fielding_digits.yaml")
+DIGITS = str(Path(__file__).parents[3] / "configs" / "fielding" / "digits.yaml")
 SHORT = ["fit", "--config", DIGITS, "--data.num_clients", "12", "--algorithm.participants", "4"]
 
 

@@ -71,6 +71,34 @@ def test_what_variants_have_in_common_comes_between(started):
     assert yaml.safe_load(Path("out/common.yaml").read_text()) == common
 
 
+def test_axes_of_a_matrix_are_files_over_the_bases_in_their_order(started):
+    Path("over.yaml").write_text("seed_everything: 5\n")
+    matrix = {"data": {"few": {"base": "over.yaml", "data": {"init_args": {"num_clients": 4}}}, "": {}}}
+    matrix["method"] = {"M": {"algorithm": "Local"}, "N": {}}
+    path = write_study(matrix=matrix, common={"engine": {"session": 2}}, variants={"spelled": {}})
+    with pytest.warns(UserWarning, match="no run of variant"):
+        assert study([path, "--output", "out", "--only", "few", "M"]) == 0
+    assert [name for name, _ in started] == ["out/few_M", "out/few_N", "out/M"]
+    files = [str(TINY), "over.yaml", "out/common.yaml", "out/variants/few_M.1.yaml", "out/variants/few_M.2.yaml"]
+    assert started[0][1] == [part for file in files for part in ("--config", file)]
+    said = [yaml.safe_load(Path(file).read_text()) for file in files[3:]]
+    assert said == [{"data": {"init_args": {"num_clients": 4}}}, {"algorithm": "Local"}]
+
+
+def test_one_label_may_mean_different_things_in_two_matrices(started):
+    several = [{"a": {"A": {"seed_everything": i}}, "b": {f"b{i}": {"engine": {"session": 1}}}} for i in (1, 2)]
+    assert study([write_study(matrix=several, variants=None), "--output", "out"]) == 0
+    first = [Path(arguments[3]).read_text() for _, arguments in started]
+    assert first == ["seed_everything: 1\n", "seed_everything: 2\n"]
+
+
+def test_another_base_on_the_command_line(started):
+    Path("other.yaml").write_text(f"base: {TINY}\nseed_everything: 6\n")
+    with pytest.warns(UserWarning, match="no run of variant"):
+        assert study([write_study(), "--base", "other.yaml", "--output", "out", "--only", "as it is"]) == 0
+    assert started[0][1] == ["--config", "other.yaml"]
+
+
 def test_seeds_and_a_choice_of_variants(started):
     argv = [write_study(), "--output", "out", "--seeds", "5", "7", "--only", "FedAvg", "as_it_is"]
     with pytest.warns(UserWarning, match="no run of variant Local, fewer"):
