@@ -20,7 +20,6 @@ from flcluster.algorithms.gossip.dfca_async import AsyncDFCA
 from flcluster.algorithms.gossip.dfedavgm import DFedAvgM
 from flcluster.algorithms.gossip.fedspd import FedSPD
 from flcluster.algorithms.personal.apfl import APFL
-from flcluster.algorithms.personal.fallbacks import Glyphs, HashedNames
 from flcluster.algorithms.personal.fedavg_ft import FedAvgFT
 from flcluster.algorithms.personal.semantics import NamesFile, OneHot, RandomVectors, ShippedNames
 from flcluster.algorithms.rounds.fedavg import Average, FedAvg, FedProx
@@ -67,9 +66,7 @@ __all__ = [
     "FieldingAnalysis",
     "FixedDelta",
     "FlexCFL",
-    "Glyphs",
     "Gradient",
-    "HashedNames",
     "HeterogeneityProbe",
     "HoldOnSingle",
     "InputEmbedding",

@@ -20,7 +20,6 @@ from torch.nn import functional as F
 
 from flcluster.algorithms import APFL, FedAvg
 from flcluster.algorithms.personal import apfl
-from flcluster.algorithms.personal.fallbacks import HashedNames
 from flcluster.algorithms.personal.semantics import OneHot, RandomVectors, ShippedNames
 from flcluster.cli import main
 from flcluster.datamodules import SkewedDigits
@@ -849,7 +848,7 @@ def test_class_names_that_nobody_knows_say_what_to_do(script, federate):
     fed = federate(data)
     with pytest.raises(UserError, match=r"(?s)qwertyish.*docs/methods/apfl\.md.*NamesFile"):
         APFL(**{**TINY, "semantics": ShippedNames()}).init(fed)
-    APFL(**{**TINY, "semantics": HashedNames(dim=8)}).init(fed)
+    APFL(**{**TINY, "semantics": RandomVectors(dim=8)}).init(fed)
 
 
 def test_titles():

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from jsonargparse import ArgumentParser
 
-from flcluster.algorithms.personal.fallbacks import ATTRIBUTES, Glyphs, HashedNames, attributes, plain
 from flcluster.algorithms.personal.semantics import (
     NamedVectors,
     NamesFile,
@@ -34,7 +33,7 @@ from flcluster.datamodules.sources.class_names import (
 from flcluster.errors import UserError
 
 DATASETS = KNOWN | {f"EMNIST {split}": names for split, names in EMNIST.items()}
-ANY = [ShippedNames(), OneHot(), RandomVectors(), HashedNames()]
+ANY = [ShippedNames(), OneHot(), RandomVectors()]
 
 
 def likeness(semantics, names):
@@ -63,31 +62,28 @@ def test_every_class_of_every_dataset_has_a_vector_of_its_own(semantics, dataset
     assert np.array_equal(vectors, semantics.vectors(names))
 
 
-@pytest.mark.parametrize("semantics", [ShippedNames(), HashedNames(), Glyphs()], ids=lambda s: type(s).__name__)
-def test_a_name_means_the_same_whatever_stands_beside_it(semantics):
+def test_a_name_means_the_same_whatever_stands_beside_it():
     """And whatever the seed of the run is; what is asked for first comes first."""
-    few, all_ = semantics.vectors(["seven", "B"], seed=1), semantics.vectors(["B", "a", "0", "seven"], seed=2)
+    few, all_ = ShippedNames().vectors(["seven", "B"], seed=1), ShippedNames().vectors(["B", "a", "0", "seven"], seed=2)
     assert np.array_equal(few, all_[[3, 0]])
 
 
 def test_titles_tell_them_apart_and_mark_what_cannot_be_compared():
-    titles = [semantics.title for semantics in [*ANY, Glyphs()]]
+    titles = [semantics.title for semantics in ANY]
     assert len(set(titles)) == len(titles)
-    marked = [type(s).__name__ for s in [*ANY, Glyphs()] if re.search("control|fallback", s.title)]
-    assert marked == ["OneHot", "RandomVectors", "HashedNames", "Glyphs"]
+    assert [type(s).__name__ for s in ANY if "control" in s.title] == ["OneHot", "RandomVectors"]
 
 
 def test_they_are_named_on_the_command_line():
     parser = ArgumentParser()
     parser.add_argument("--semantics", type=Semantics, default=ShippedNames())
-    given = parser.parse_args(["--semantics", "HashedNames", "--semantics.dim", "7"])
-    assert parser.instantiate(given).semantics == HashedNames(dim=7)
+    given = parser.parse_args(["--semantics", "RandomVectors", "--semantics.dim", "7"])
+    assert parser.instantiate(given).semantics == RandomVectors(dim=7)
 
 
 # ---------------------------------------------------------------------------------------------------- shipped vectors
 
 
-@pytest.mark.parametrize("semantics", [ShippedNames(), HashedNames()], ids=lambda s: type(s).__name__)
 @pytest.mark.parametrize(
     ("names", "one", "near", "far"),
     [
@@ -100,17 +96,16 @@ def test_they_are_named_on_the_command_line():
         (CIFAR100, "boy", "girl", "bridge"),
     ],
 )
-def test_neighbours_make_sense(semantics, names, one, near, far):
-    cosine = likeness(semantics, names)
+def test_neighbours_make_sense(names, one, near, far):
+    cosine = likeness(ShippedNames(), names)
     assert cosine(one, near) > cosine(one, far) + 0.1
 
 
-@pytest.mark.parametrize(("semantics", "least"), [(ShippedNames(), 0.6), (HashedNames(), 0.9)])
-def test_superclasses_of_cifar100_stay_together(semantics, least):
-    """By chance 4 of the 99 others, or 4 %, share the superclass of a class; hashed names are told of it."""
+def test_superclasses_of_cifar100_stay_together():
+    """By chance 4 of the 99 others, or 4 %, share the superclass of a class."""
     group = {name: coarse for coarse, names in CIFAR100_GROUPS.items() for name in names}
-    same = [group[a] == group[b] for a, b in nearest(semantics, CIFAR100).items()]
-    assert np.mean(same) >= least
+    same = [group[a] == group[b] for a, b in nearest(ShippedNames(), CIFAR100).items()]
+    assert np.mean(same) >= 0.6
 
 
 def test_numbers_are_near_the_next_and_letters_near_their_other_case():
@@ -153,58 +148,9 @@ def test_random_vectors_follow_the_seed_and_are_nearly_at_right_angles():
     assert np.abs(cosines).max() < 6 / 20 and cosines.std() == pytest.approx(1 / 20, rel=0.1)  # 1 / sqrt(400)
 
 
-def test_hashed_names_keep_the_likeness_of_counts():
-    """The cosine of two names is that of their counted pieces, worked out here, up to the projection's chance.
-
-    xaccoon and xaccoons, of which nothing is known but the spelling, have 7 and 8 pieces and share 6.
-    """
-    names = ["xaccoon", "xaccoons", "qwerty"]
-    vectors = HashedNames(dim=20_000).vectors(names)
-    assert vectors[0] @ vectors[1] == pytest.approx(6 / np.sqrt(7 * 8), abs=0.03)
-    assert abs(vectors[0] @ vectors[2]) < 0.03
-
-
-def test_attributes_bring_names_together_that_share_no_letters():
-    """Half of a name is its attributes: trout and shark share the only one they have, so the cosine is about 1/2."""
-    cosine = likeness(HashedNames(dim=20_000), ["trout", "shark", "clock"])
-    assert cosine("trout", "shark") == pytest.approx(0.5, abs=0.05)
-    assert abs(cosine("trout", "clock")) < 0.05
-
-
-def test_attributes_know_the_superclasses_and_speak_of_known_classes_only():
-    for names in CIFAR100_GROUPS.values():
-        assert len({tuple(attributes(name)) for name in names}) == 1 and attributes(names[0])
-    known = {plain(name) for names in KNOWN.values() for name in names}
-    assert {name for listed in ATTRIBUTES.values() for name in listed.split(", ")} <= known
-    assert [name for name in (*CIFAR10, *FASHION_MNIST, *CIFAR100) if not attributes(name)] == []
-
-
-# -------------------------------------------------------------------------------------------------------------- glyphs
-
-
-@pytest.mark.parametrize(("one", "near", "far"), [("O", "Q", "T"), ("E", "F", "O"), ("h", "n", "x"), ("8", "B", "1")])
-def test_glyphs_that_look_alike_are_near(one, near, far):
-    cosine = likeness(Glyphs(), EMNIST["byclass"])
-    assert cosine(one, near) > 0.8 > cosine(one, far) + 0.2
-
-
-def test_glyphs_tell_every_character_apart():
-    vectors = Glyphs(size=20).vectors(EMNIST["byclass"])
-    assert vectors.shape == (62, 400)
-    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    assert (vectors @ vectors.T - np.eye(62)).max() < 0.995
-    assert np.array_equal(Glyphs().vectors(DIGITS), Glyphs().vectors(EMNIST["digits"]))
-
-
-def test_glyphs_cannot_draw_words():
-    with pytest.raises(UserError, match="called cat, dog;"):
-        Glyphs().vectors(["a", "cat", "dog"])
-
-
-@pytest.mark.parametrize("wrong", [lambda: RandomVectors(dim=0), lambda: HashedNames(dim=0), lambda: Glyphs(size=1)])
-def test_sizes_are_checked(wrong):
-    with pytest.raises(UserError, match=r"algorithm\.semantics\.(dim|size)"):
-        wrong()
+def test_sizes_are_checked():
+    with pytest.raises(UserError, match=r"algorithm\.semantics\.dim"):
+        RandomVectors(dim=0)
 
 
 # --------------------------------------------------------------------------------------------------------------- files
