@@ -6,22 +6,13 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from vectors import check, vec
 
 from flcluster.algorithms.uploads.estimation import estimate_distribution, raw_scores, sample_shares
 
 EXAMPLES = settings(deadline=None, max_examples=50, database=None)
 NO_BARS = (0.0, 0.0, 0.0)
 MIN_BARS = ("min", "min", "min")
-
-
-def vec(*values):
-    return torch.tensor(values, dtype=torch.float64)
-
-
-def check(actual, expected, tolerance=1e-12):
-    """Compare in float64, element by element, to an absolute and relative tolerance."""
-    expected = torch.as_tensor(expected, dtype=torch.float64)
-    torch.testing.assert_close(actual.double(), expected, rtol=tolerance, atol=tolerance)
 
 
 def reference_scores(terms, c1, c2, bars, clamp):

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from vectors import check, vec
 
 from flcluster.algorithms.uploads.estimation import (
     estimate_distribution,
@@ -16,16 +17,6 @@ from flcluster.algorithms.uploads.estimation import (
 
 EXAMPLES = settings(deadline=None, max_examples=50, database=None)
 PAPER = {"beta0": 0.025, "a": 10.0, "b": 5.0}
-
-
-def vec(*values):
-    return torch.tensor(values, dtype=torch.float64)
-
-
-def check(actual, expected, tolerance=1e-12):
-    """Compare in float64, element by element, to an absolute and relative tolerance."""
-    expected = torch.as_tensor(expected, dtype=torch.float64)
-    torch.testing.assert_close(actual.double(), expected, rtol=tolerance, atol=tolerance)
 
 
 def reference_ratios(weights, staleness, beta0, a, b, threshold):

@@ -9,20 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import entropy
+from vectors import check, vec
 
 from flcluster.clustering.agreement import kl_divergence, matched_purity, matching
 
 EXAMPLES = settings(deadline=None, max_examples=50, database=None)
-
-
-def vec(*values):
-    return torch.tensor(values, dtype=torch.float64)
-
-
-def check(actual, expected, tolerance=1e-12):
-    """Compare in float64, element by element, to an absolute and relative tolerance."""
-    expected = torch.as_tensor(expected, dtype=torch.float64)
-    torch.testing.assert_close(actual.double(), expected, rtol=tolerance, atol=tolerance)
 
 
 @st.composite
