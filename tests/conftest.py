@@ -12,6 +12,7 @@ import torch
 from lightning.fabric import Fabric
 
 torch.set_num_threads(1)
+pytest.register_assert_rewrite("dfca_rounds", "upload_methods")
 
 
 @pytest.fixture(autouse=True)

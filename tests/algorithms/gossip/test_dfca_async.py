@@ -1,4 +1,4 @@
-"""DFCA without a barrier: small cases by hand, event by event against a plain simulation, and what is never lost."""
+"""DFCA without a barrier: small cases by hand, event by event against a plain simulation, clocks and runs."""
 
 import csv
 from pathlib import Path
@@ -6,87 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from async_events import CLOSE, COMMON, SOON, Replay, trained_rows
+from gossip import WIDTH, graph, rows_of, scatter, two_kinds
 
 from flcluster.algorithms import DFCA, AsyncDFCA
 from flcluster.engine.run import make_loop
 from flcluster.errors import UserError
 from flcluster.records.checkpoint import load_checkpoint, save_checkpoint
-from flcluster.topology.families import Complete, EdgeList, Ring
-
-CLASSES, PIXELS, WIDTH = 4, 6, 28
-COMMON = {"local_epochs": 1, "batch_size": 64}
-CLOSE = {"rtol": 0, "atol": 2e-6}
-SOON = 1e-9
-"""A latency that is over long before anything else happens."""
-
-
-# ------------------------------------------------------------------------------------------------- written in the test
-
-
-def mean_loss(row, view):
-    """Softmax regression in float64: the row is the weights, then the biases."""
-    x, y = view.tensors()
-    x, y = x.double().numpy().reshape(len(y), -1), y.numpy()
-    logits = x @ row[: PIXELS * CLASSES].reshape(CLASSES, PIXELS).T + row[PIXELS * CLASSES :]
-    top = logits.max(1, keepdims=True)
-    return float((np.log(np.exp(logits - top).sum(1)) + top[:, 0] - logits[np.arange(len(y)), y]).mean())
-
-
-def rows_of(algorithm, fed):
-    table = algorithm.models(fed)
-    return np.stack([table[i].double().numpy() for i in range(len(table))])
-
-
-def scatter(algorithm, fed, seed=0):
-    table, draw = algorithm.models(fed), np.random.default_rng(seed)
-    for i in range(len(table)):
-        table[i] = torch.tensor(0.5 * draw.normal(size=table.width), dtype=torch.float32)
-
-
-def people(script, n):
-    return script({0: {m: ([0, 1, 2, 3] * 3 + [m % 4] * (m + 1), m % 2) for m in range(n)}})
-
-
-def graph(tmp_path, n=6, p=0.5, seed=3):
-    upper = np.triu(np.random.default_rng(seed).random((n, n)) < p, 1)
-    path = tmp_path / f"graph{n}.txt"
-    path.write_text("\n".join(f"{i} {j}" for i, j in zip(*np.nonzero(upper), strict=True)) + "\n")
-    return EdgeList(path=str(path)), upper | upper.T
-
-
-class Replay:
-    """One event after the other: a client's training ends, it sends, takes in what has come, and begins again."""
-
-    def __init__(self, algorithm, fed, k, adjacency):
-        self.rows, self.fed, self.k, self.adjacency = rows_of(algorithm, fed), fed, k, adjacency
-        self.boxes = {i: [] for i in range(len(adjacency))}
-        self.sent = self.taken = 0
-
-    def label(self, client):
-        view = self.fed.data.shard(client, 0).train
-        losses = [mean_loss(self.rows[client * self.k + j], view) for j in range(self.k)]
-        return losses.index(min(losses))
-
-    def end(self, client, trained, now):
-        """Return the cluster that was trained and how many messages were taken in: those sent before this moment."""
-        label = self.label(client)
-        self.rows[client * self.k + label] = trained
-        for m in np.flatnonzero(self.adjacency[client]).tolist():
-            self.boxes[m].append((label, trained.copy(), now))
-            self.sent += 1
-        here = [message for message in self.boxes[client] if message[2] < now]
-        self.boxes[client] = [message for message in self.boxes[client] if message[2] >= now]
-        for j in range(self.k):
-            found = [row for cluster, row, _ in here if cluster == j]
-            total = self.rows[client * self.k + j] + sum(found, np.zeros(WIDTH))
-            self.rows[client * self.k + j] = total / (1 + len(found))
-        self.taken += len(here)
-        return label, len(here)
-
-
-def trained_rows(log):
-    return [(job.client, row.double().numpy()) for job, row in log]
-
+from flcluster.topology.families import Complete, EdgeList
 
 # --------------------------------------------------------------------------------------------------------- by hand
 
@@ -98,7 +25,7 @@ def test_two_clients_by_hand(script, federate, spied):
     and 1 ends with b1 and takes in a0: neither number is ahead. After that each takes in the other's second model
     alone: a mean of two and not of three, since the first was counted in the round before.
     """
-    fed = federate(people(script, 2))
+    fed = federate(script({0: two_kinds(2, 3)}))
     algorithm = AsyncDFCA(**COMMON, num_clusters=1, spread=0.0, latency=0.0, topology=Complete())
     state = algorithm.init(fed)
     assert state.ends.tolist() == [1.0, 1.0]
@@ -133,8 +60,8 @@ def test_messages_that_come_during_training_wait_for_its_end(script, federate, s
     So everyone averages the model it has just trained with what the neighbours had trained the time before.
     """
     n, k = 6, 2
-    fed = federate(people(script, n))
-    topology, adjacency = graph(tmp_path)
+    fed = federate(script({0: two_kinds(n, 3)}))
+    topology, adjacency = graph(tmp_path, 6, 0.5, 3)
     algorithm = AsyncDFCA(**COMMON, num_clusters=k, spread=0.0, latency=SOON, topology=topology)
     state = algorithm.init(fed)
     scatter(algorithm, fed)
@@ -170,8 +97,8 @@ def test_messages_that_come_during_training_wait_for_its_end(script, federate, s
 def test_event_by_event(spread, seed, k, script, federate, spied, tmp_path):
     """One training a round, messages that take no time: who is next, from where, on which model, and all rows."""
     n = 6
-    fed = federate(people(script, n), seed=seed)
-    topology, adjacency = graph(tmp_path)
+    fed = federate(script({0: two_kinds(n, 3)}), seed=seed)
+    topology, adjacency = graph(tmp_path, 6, 0.5, 3)
     algorithm = AsyncDFCA(**COMMON, num_clusters=k, spread=spread, latency=0.0, topology=topology, participants=1)
     state = algorithm.init(fed)
     scatter(algorithm, fed, seed)
@@ -212,8 +139,8 @@ def test_event_by_event(spread, seed, k, script, federate, spied, tmp_path):
 def test_who_is_offline_loses_its_mail(script, federate, spied, tmp_path):
     """For the length of one training: it neither trains nor sends, and what came meanwhile is lost."""
     n, k = 6, 2
-    fed = federate(people(script, n))
-    path, adjacency = graph(tmp_path)
+    fed = federate(script({0: two_kinds(n, 3)}))
+    path, adjacency = graph(tmp_path, 6, 0.5, 3)
     topology = EdgeList(path=path.path, node_dropout=0.4)
     algorithm = AsyncDFCA(**COMMON, num_clusters=k, latency=0.0, topology=topology, participants=1)
     state = algorithm.init(fed)
@@ -260,7 +187,7 @@ def test_rounds_are_only_a_way_of_counting(script, federate):
     """Twenty-four trainings are the same trainings in two, four, eight or twenty-four rounds."""
     ends = []
     for size in (1, 3, 6, 12):
-        fed = federate(people(script, 6))
+        fed = federate(script({0: two_kinds(6, 3)}))
         algorithm = AsyncDFCA(**COMMON, num_clusters=2, topology=Complete(), participants=size, latency=0.3)
         state = algorithm.init(fed)
         scatter(algorithm, fed)
@@ -279,123 +206,11 @@ def test_rounds_are_only_a_way_of_counting(script, federate):
 
 
 def test_by_default_a_round_is_one_training_per_client(script, federate):
-    fed = federate(people(script, 5))
+    fed = federate(script({0: two_kinds(5, 3)}))
     whole, half = (AsyncDFCA(**COMMON, num_clusters=2, participation=share) for share in (1.0, 0.4))
     for algorithm, size in ((whole, 5), (half, 2)):
         _, done = algorithm.step(algorithm.init(fed), 0, fed)
         assert len(done.results) == size
-
-
-# ------------------------------------------------------------------------------------------------------------- messages
-
-
-def test_the_counter_begins_anew_with_each_training(script, federate, spied):
-    """With equal paces, every message of the only neighbour has half the weight, in every round."""
-    fed = federate(people(script, 2))
-    algorithm = AsyncDFCA(**COMMON, num_clusters=1, spread=0.0, latency=SOON, topology=Complete())
-    state = algorithm.init(fed)
-    scatter(algorithm, fed)
-    log, previous = spied(fed), None
-    for t in range(4):
-        log.clear()
-        state, _ = algorithm.step(state, t, fed)
-        a, b = (row for _, row in trained_rows(log))
-        expected = [a, b] if previous is None else [(a + previous[1]) / 2, (b + previous[0]) / 2]
-        np.testing.assert_allclose(rows_of(algorithm, fed), expected, **CLOSE)
-        previous = a, b
-
-
-def test_messages_that_never_arrive_change_nothing(script, federate, spied):
-    """A latency beyond the end of the run: everything sent is under way, nobody hears anything."""
-    fed = federate(people(script, 4))
-    algorithm = AsyncDFCA(**COMMON, num_clusters=2, latency=1e12, topology=Complete())
-    state = algorithm.init(fed)
-    scatter(algorithm, fed)
-    expected, log = rows_of(algorithm, fed), spied(fed)
-    for t in range(3):
-        log.clear()
-        state, done = algorithm.step(state, t, fed)
-        for (client, row), label in zip(trained_rows(log), done.cohort.labels, strict=True):
-            expected[client * 2 + label] = row
-        np.testing.assert_array_equal(rows_of(algorithm, fed), expected)
-    assert (state.messages, len(state.mail), state.lost) == (36, 36, 0)
-
-
-def test_failed_links_lose_every_message(script, federate, spied):
-    """link_failure = 1: all that is sent is lost, and the rows are those of training alone."""
-    fed = federate(people(script, 5))
-    algorithm = AsyncDFCA(**COMMON, num_clusters=2, topology=Complete(link_failure=1.0))
-    state = algorithm.init(fed)
-    scatter(algorithm, fed)
-    expected, log = rows_of(algorithm, fed), spied(fed)
-    for t in range(4):
-        log.clear()
-        state, done = algorithm.step(state, t, fed)
-        for (client, row), label in zip(trained_rows(log), done.cohort.labels, strict=True):
-            expected[client * 2 + label] = row
-        np.testing.assert_array_equal(rows_of(algorithm, fed), expected)
-        assert sum(done.downloads) == 0
-    assert len(state.mail) == 0
-    assert state.messages == state.lost == 4 * 5 * 4
-    assert algorithm.measures(state, 3, fed)["messages"] == 80
-
-
-@pytest.mark.parametrize("latency", [0.0, 1.5])
-@pytest.mark.parametrize(("failure", "dropout"), [(0.0, 0.0), (0.4, 0.0), (0.0, 0.4), (0.3, 0.3)])
-def test_no_message_disappears(latency, failure, dropout, script, federate):
-    """Sent = taken in + lost + still under way, after every round."""
-    fed = federate(people(script, 6))
-    topology = Ring(reach=2, link_failure=failure, node_dropout=dropout)
-    algorithm = AsyncDFCA(**COMMON, num_clusters=2, latency=latency, topology=topology)
-    state, taken, sent = algorithm.init(fed), 0, 0
-    scatter(algorithm, fed)
-    for t in range(8):
-        state, done = algorithm.step(state, t, fed)
-        taken, sent = taken + sum(done.downloads), sent + sum(done.uploads)
-        assert state.messages == sent
-        assert state.messages == taken + state.lost + len(state.mail)
-        assert np.isfinite(rows_of(algorithm, fed)).all()
-    assert taken > 0
-    assert (state.lost > 0) == (failure + dropout > 0)
-
-
-def test_about_as_many_messages_fail_as_should(script, federate):
-    fed = federate(people(script, 10))
-    algorithm = AsyncDFCA(**COMMON, num_clusters=1, topology=Complete(link_failure=0.3))
-    state = algorithm.init(fed)
-    for t in range(5):
-        state, _ = algorithm.step(state, t, fed)
-    assert state.messages == 450
-    assert 135 - 40 < state.lost < 135 + 40  # 450 · 0.3, ± 4 standard deviations
-
-
-def test_nobody_is_ever_online(script, federate, spied):
-    """The run goes on all the same: no training, no message, models as they were."""
-    fed = federate(people(script, 4))
-    algorithm = AsyncDFCA(**COMMON, num_clusters=2, topology=Complete(node_dropout=1.0))
-    state = algorithm.init(fed)
-    before, log = rows_of(algorithm, fed), spied(fed)
-    for t in range(3):
-        state, done = algorithm.step(state, t, fed)
-        assert (log, done.results) == ([], [])
-    assert (state.messages, len(state.mail)) == (0, 0)
-    assert np.array_equal(rows_of(algorithm, fed), before)
-
-
-def test_a_failed_training_is_not_sent(script, federate, broken):
-    """Its client keeps the model it had, and no NaN reaches anybody."""
-    fed = federate(people(script, 4))
-    broken(fed, 1)
-    algorithm = AsyncDFCA(**COMMON, num_clusters=1, spread=0.0, latency=SOON, topology=Complete(link_failure=0.0))
-    state = algorithm.init(fed)
-    start = rows_of(algorithm, fed)[1]
-    state, done = algorithm.step(state, 0, fed)
-    assert list(done.uploads) == [3, 0, 3, 3]
-    assert state.messages == 9
-    assert np.array_equal(rows_of(algorithm, fed)[1], start)
-    for t in range(1, 4):
-        state, _ = algorithm.step(state, t, fed)
-        assert np.isfinite(rows_of(algorithm, fed)).all()
 
 
 # ------------------------------------------------------------------------------------------------------------ the rest
@@ -403,7 +218,7 @@ def test_a_failed_training_is_not_sent(script, federate, broken):
 
 def test_beginnings_are_those_of_dfca(script, federate):
     for how in ("global", "local"):
-        fed, twin = federate(people(script, 4)), federate(people(script, 4))
+        fed, twin = federate(script({0: two_kinds(4, 3)})), federate(script({0: two_kinds(4, 3)}))
         algorithm = AsyncDFCA(**COMMON, num_clusters=2, initialisation=how)
         state = algorithm.init(fed)
         plain = DFCA(**COMMON, num_clusters=2, initialisation=how)
@@ -415,7 +230,7 @@ def test_beginnings_are_those_of_dfca(script, federate):
 
 def test_paces_are_lognormal_around_one(script, federate):
     """The logarithm of a training's time has mean 0 and the given standard deviation (or the times the mean 1)."""
-    fed = federate(people(script, 400))
+    fed = federate(script({0: two_kinds(400, 3)}))
     times = AsyncDFCA(**COMMON, num_clusters=1, spread=0.5).init(fed).ends.log()
     assert float(times.std()) == pytest.approx(0.5, abs=0.07)
     assert -0.125 - 0.1 < float(times.mean()) < 0.1
@@ -429,7 +244,7 @@ def test_wrong_settings_name_their_key(wrong):
 
 def test_a_slow_device_trains_less_often(script, federate, given_devices, spied):
     """Client 0 needs ten times as long for a sample as the others."""
-    fed = federate(people(script, 4))
+    fed = federate(script({0: two_kinds(4, 3)}))
     devices = given_devices([50.0, 5.0, 5.0, 5.0], [1e9] * 4)
     algorithm = AsyncDFCA(**COMMON, num_clusters=2, devices=devices, topology=Complete())
     state = algorithm.init(fed)
@@ -445,7 +260,7 @@ def test_the_state_survives_a_checkpoint_at_any_moment(script, federate, tmp_pat
     """Through a checkpoint file into another federation: messages under way arrive as if nothing had happened."""
 
     def make():
-        fed = federate(people(script, 5))
+        fed = federate(script({0: two_kinds(5, 3)}))
         topology = Complete(link_failure=0.2, node_dropout=0.1)
         algorithm = AsyncDFCA(**COMMON, num_clusters=2, rounds=9, latency=1.5, topology=topology)
         return algorithm, fed, make_loop(algorithm, fed, None, None)
@@ -475,7 +290,7 @@ def test_the_state_survives_a_checkpoint_at_any_moment(script, federate, tmp_pat
 
 
 def test_pack_and_unpack_give_the_same_state(script, federate):
-    fed = federate(people(script, 5))
+    fed = federate(script({0: two_kinds(5, 3)}))
     algorithm = AsyncDFCA(**COMMON, num_clusters=2, topology=Complete())
     state, _ = algorithm.step(algorithm.init(fed), 0, fed)
     back = algorithm.unpack(algorithm.pack(state), fed.layout.row)
@@ -486,7 +301,7 @@ def test_pack_and_unpack_give_the_same_state(script, federate):
 
 
 def test_time_is_the_states_clock(script, federate):
-    fed = federate(people(script, 5))
+    fed = federate(script({0: two_kinds(5, 3)}))
     loop = make_loop(AsyncDFCA(**COMMON, num_clusters=2, topology=Complete(), rounds=4), fed, None, None)
     loop.begin()
     for _ in range(4):
@@ -499,7 +314,7 @@ def test_time_is_the_states_clock(script, federate):
 
 
 def test_everyone_is_served_the_best_of_its_own_models(script, federate):
-    fed = federate(people(script, 5))
+    fed = federate(script({0: two_kinds(5, 3)}))
     algorithm = AsyncDFCA(**COMMON, num_clusters=3, topology=Complete(), participants=2, measure="all")
     state = algorithm.init(fed)
     scatter(algorithm, fed)

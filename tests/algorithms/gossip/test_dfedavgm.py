@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
+from gossip import CLASSES, WIDTH, gradient, graph, heavy_ball, rows_of, two_kinds
 
 from flcluster.algorithms import DFedAvgM
 from flcluster.engine.run import make_loop
@@ -16,27 +16,7 @@ from flcluster.modules import MLP
 from flcluster.seeds import rng
 from flcluster.topology.families import Complete, EdgeList
 
-CLASSES, PIXELS, WIDTH = 4, 6, 28
 LR = 0.1
-
-
-def people(script, n=7):
-    return script({0: {m: ([0, 1, 2, 3] * 2 + [m % 4] * (m + 1), m % 2) for m in range(n)}})
-
-
-def gradient(row, x, y):
-    """The gradient of the mean loss of softmax regression, by autograd in float64."""
-    w = row.clone().requires_grad_()
-    logits = x.double().flatten(1) @ w[: PIXELS * CLASSES].view(CLASSES, PIXELS).T + w[PIXELS * CLASSES :]
-    return torch.autograd.grad(F.cross_entropy(logits, y), w)[0]
-
-
-def heavy_ball(start, batches, theta, lr=LR):
-    """y^{q+1} = y^q − η g(y^q) + θ (y^q − y^{q−1}), y^{−1} = y^0."""
-    y = before = start.double()
-    for batch in batches:
-        y, before = y - lr * gradient(y, *batch) + theta * (y - before), y
-    return y
 
 
 def metropolis(adjacency):
@@ -51,25 +31,13 @@ def metropolis(adjacency):
     return weights
 
 
-def rows_of(algorithm, fed):
-    table = algorithm.models(fed)
-    return np.stack([table[i].double().numpy() for i in range(len(table))])
-
-
-def graph(tmp_path, n=7, p=0.4, seed=1):
-    upper = np.triu(np.random.default_rng(seed).random((n, n)) < p, 1)
-    path = tmp_path / "graph.txt"
-    path.write_text("\n".join(f"{i} {j}" for i, j in zip(*np.nonzero(upper), strict=True)) + "\n")
-    return EdgeList(path=str(path)), upper | upper.T
-
-
 # ------------------------------------------------------------------------------------------------------------ momentum
 
 
 @pytest.mark.parametrize("theta", [0.0, 0.5, 0.9])
 def test_momentum_is_heavy_ball_and_begins_anew_every_round(theta, script, federate, spied):
     """Full batches, five steps a round: each round starts without momentum from the average of the last."""
-    fed = federate(people(script), lr=LR)
+    fed = federate(script({0: two_kinds(7)}), lr=LR)
     algorithm = DFedAvgM(local_epochs=5, batch_size=64, momentum=theta, topology=Complete())
     state = algorithm.init(fed)
     log = spied(fed)
@@ -81,12 +49,12 @@ def test_momentum_is_heavy_ball_and_begins_anew_every_round(theta, script, feder
         for job, row in log:
             assert np.array_equal(job.start.double().numpy(), before[job.client])
             batch = fed.data.shard(job.client, t).train.tensors()
-            torch.testing.assert_close(row.double(), heavy_ball(job.start, [batch] * 5, theta), rtol=0, atol=2e-6)
+            torch.testing.assert_close(row.double(), heavy_ball(job.start, [batch] * 5, LR, theta), rtol=0, atol=2e-6)
 
 
 def test_momentum_goes_on_over_batches_and_epochs(script, federate, spied):
     """Mini-batches of four in the order of the client's own generator, for two epochs, at a decayed learning rate."""
-    fed = federate(people(script), lr=LR)
+    fed = federate(script({0: two_kinds(7)}), lr=LR)
     algorithm = DFedAvgM(local_epochs=2, batch_size=4, momentum=0.8, lr_decay=0.5, topology=Complete())
     state = algorithm.init(fed)
     log = spied(fed)
@@ -97,37 +65,37 @@ def test_momentum_goes_on_over_batches_and_epochs(script, federate, spied):
         for _ in range(2):
             shuffled = torch.from_numpy(order.permutation(len(y)))
             batches += [(x[part], y[part]) for part in shuffled.split(4)]
-        expected = heavy_ball(job.start, batches, 0.8, lr=0.25 * LR)
+        expected = heavy_ball(job.start, batches, 0.25 * LR, 0.8)
         torch.testing.assert_close(row.double(), expected, rtol=0, atol=2e-6)
 
 
 def test_a_jobs_momentum_is_its_own(script, federate):
     """It replaces the model's own for one job, and leaves nothing behind for the next."""
     module = MLP(CLASSES, (1, 2, 3), hidden=(), lr=LR, momentum=0.5)
-    fed = federate(people(script), module=module)
+    fed = federate(script({0: two_kinds(7)}), module=module)
     view = fed.data.shard(0, 0).train
     start, batch = fed.init_rows(1)[0], view.tensors()
     for given, used in ((None, 0.5), (0.9, 0.9), (0.0, 0.0), (None, 0.5), (0.9, 0.9)):
         (trained,) = fed.train([Job(0, start, view, 4, 64, momentum=given)])
-        torch.testing.assert_close(trained.row.double(), heavy_ball(start, [batch] * 4, used), rtol=0, atol=2e-6)
+        torch.testing.assert_close(trained.row.double(), heavy_ball(start, [batch] * 4, LR, used), rtol=0, atol=2e-6)
 
 
 def test_the_models_own_momentum_does_not_count(script, federate, spied):
-    fed = federate(people(script), module=MLP(CLASSES, (1, 2, 3), hidden=(), lr=LR, momentum=0.3))
+    fed = federate(script({0: two_kinds(7)}), module=MLP(CLASSES, (1, 2, 3), hidden=(), lr=LR, momentum=0.3))
     algorithm = DFedAvgM(local_epochs=4, batch_size=64, momentum=0.9, topology=Complete())
     state = algorithm.init(fed)
     log = spied(fed)
     algorithm.step(state, 0, fed)
     for job, row in log:
         batch = fed.data.shard(job.client, 0).train.tensors()
-        torch.testing.assert_close(row.double(), heavy_ball(job.start, [batch] * 4, 0.9), rtol=0, atol=2e-6)
+        torch.testing.assert_close(row.double(), heavy_ball(job.start, [batch] * 4, LR, 0.9), rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize(("theta", "units"), [(0.0, 5.0), (0.5, 8.0625), (0.9, 13.1441)])
 def test_how_far_five_steps_go_along_one_gradient(theta, units, script, federate):
     """Σ_q (1 − θ^q)/(1 − θ) learning rates for q = 1 … 5: what DFedAvgM's docstring says of its default."""
     assert sum((1 - theta**q) / (1 - theta) for q in range(1, 6)) == pytest.approx(units, abs=5e-5)
-    fed = federate(people(script), lr=1e-4)  # so small that the gradient stays what it is
+    fed = federate(script({0: two_kinds(7)}), lr=1e-4)  # so small that the gradient stays what it is
     start, view = fed.init_rows(1)[0], fed.data.shard(0, 0).train
     (trained,) = fed.train([Job(0, start, view, 5, 64, momentum=theta)])
     ratio = (start - trained.row).double().norm() / gradient(start.double(), *view.tensors()).norm() / 1e-4
@@ -143,7 +111,7 @@ def test_titles_tell_momenta_apart():
 
 @pytest.mark.parametrize("name", ["adam", "adamw"])
 def test_another_optimiser_is_refused(name, script, federate):
-    fed = federate(people(script), module=MLP(CLASSES, (1, 2, 3), hidden=(), optimizer=name, lr=0.01))
+    fed = federate(script({0: two_kinds(7)}), module=MLP(CLASSES, (1, 2, 3), hidden=(), optimizer=name, lr=0.01))
     algorithm = DFedAvgM(local_epochs=1, batch_size=8, topology=Complete())
     with pytest.raises(UserError, match=r"(?is)momentum.*adam"):
         algorithm.step(algorithm.init(fed), 0, fed)
@@ -160,8 +128,8 @@ def test_momenta_that_cannot_be_are_refused(momentum):
 
 def test_rows_are_metropolis_averages_of_what_was_trained(script, federate, spied, tmp_path):
     """The mean over all clients is what training left: the weights are doubly stochastic on an irregular graph."""
-    fed = federate(people(script))
-    topology, adjacency = graph(tmp_path)
+    fed = federate(script({0: two_kinds(7)}))
+    topology, adjacency = graph(tmp_path, 7, 0.4, 1)
     assert len(set(adjacency.sum(1).tolist())) > 2
     algorithm = DFedAvgM(local_epochs=2, batch_size=8, topology=topology, initialisation="local")
     state = algorithm.init(fed)
@@ -183,7 +151,7 @@ def test_rows_are_metropolis_averages_of_what_was_trained(script, federate, spie
 def test_a_path_by_hand(script, federate, spied, tmp_path):
     """0–1–2: the ends keep 2/3 and take 1/3 of the middle, which takes a third of each."""
     (tmp_path / "path.txt").write_text("0 1\n1 2\n")
-    fed = federate(people(script, 3))
+    fed = federate(script({0: two_kinds(3)}))
     algorithm = DFedAvgM(local_epochs=1, batch_size=8, topology=EdgeList(path=str(tmp_path / "path.txt")))
     state = algorithm.init(fed)
     log = spied(fed)
@@ -195,8 +163,8 @@ def test_a_path_by_hand(script, federate, spied, tmp_path):
 
 def test_who_does_not_take_part_keeps_its_model(script, federate, spied, tmp_path):
     """Degrees are counted among the participants of the round."""
-    fed = federate(people(script))
-    topology, adjacency = graph(tmp_path, p=0.6)
+    fed = federate(script({0: two_kinds(7)}))
+    topology, adjacency = graph(tmp_path, 7, 0.6, 1)
     algorithm = DFedAvgM(local_epochs=1, batch_size=8, participants=4, topology=topology, initialisation="local")
     state = algorithm.init(fed)
     log, met = spied(fed), set()
@@ -219,7 +187,7 @@ def test_who_does_not_take_part_keeps_its_model(script, federate, spied, tmp_pat
 
 
 def test_failed_links_and_clients_that_drop_out(script, federate, spied):
-    fed = federate(people(script))
+    fed = federate(script({0: two_kinds(7)}))
     topology = Complete(link_failure=0.4, node_dropout=0.3)
     algorithm = DFedAvgM(local_epochs=1, batch_size=8, topology=topology, initialisation="local")
     state = algorithm.init(fed)
@@ -237,7 +205,7 @@ def test_failed_links_and_clients_that_drop_out(script, federate, spied):
 
 def test_a_failed_training_spreads_no_further(script, federate, broken):
     """Its client goes on with a finite model, nobody gets a NaN, and nothing is counted as sent by it."""
-    fed = federate(people(script))
+    fed = federate(script({0: two_kinds(7)}))
     broken(fed, 3)
     algorithm = DFedAvgM(local_epochs=1, batch_size=8, topology=Complete())
     state, done = algorithm.step(algorithm.init(fed), 0, fed)
@@ -252,7 +220,7 @@ def test_a_failed_training_spreads_no_further(script, federate, broken):
 
 def test_everyone_is_served_its_own_model(script, federate):
     """There are no clusters: one label for all, each its own row."""
-    fed = federate(people(script))
+    fed = federate(script({0: two_kinds(7)}))
     algorithm = DFedAvgM(local_epochs=1, batch_size=8, topology=Complete(link_failure=0.5), measure="all")
     state = algorithm.init(fed)
     first = rows_of(algorithm, fed)
@@ -270,8 +238,8 @@ def test_everyone_is_served_its_own_model(script, federate):
 
 
 def test_bytes_go_to_every_neighbour(script, federate, tmp_path):
-    fed = federate(people(script))
-    topology, adjacency = graph(tmp_path)
+    fed = federate(script({0: two_kinds(7)}))
+    topology, adjacency = graph(tmp_path, 7, 0.4, 1)
     loop = make_loop(DFedAvgM(local_epochs=2, batch_size=8, topology=topology), fed, None, None)
     loop.begin()
     exchanges = loop.advance()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from gossip import contents, filled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, identity
@@ -22,16 +23,6 @@ WIDTH = 5
 
 
 # ------------------------------------------------------------------------------------------------- written in the test
-
-
-def filled(table, values):
-    for i, row in enumerate(values):
-        table[i] = torch.tensor(row, dtype=torch.float32)
-    return table
-
-
-def contents(table):
-    return np.stack([table[i].double().numpy() for i in range(len(table))])
 
 
 def as_links(adjacency):

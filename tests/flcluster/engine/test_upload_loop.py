@@ -12,8 +12,6 @@ from flcluster.engine.run import make_loop
 from flcluster.records.checkpoint import load_checkpoint, save_checkpoint
 from flcluster.records.recorder import Recorder
 
-# ----------------------------------------------------------------------------------------------- the methods compared
-
 
 @pytest.fixture(params=["cdfl", "ccfl", "fedsoft", "fedbuff", "ca2fl", "local"])
 def method(request):
