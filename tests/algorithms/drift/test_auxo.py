@@ -5,16 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from selections import ids
 from sklearn.cluster import KMeans
 
 from flcluster.algorithms import Auxo, Yogi
 from flcluster.algorithms.drift.auxo import FEWEST, AuxoState, cohort_of, half_labels, half_sizes, rewards, sides, split
 
 COMMON = {"local_epochs": 1, "batch_size": 8}
-
-
-def ids(*clients):
-    return np.array(clients, dtype=np.int64)
 
 
 def known(n, halves=None, reward=None, trained=None, labels=None, cohorts=1, **more):

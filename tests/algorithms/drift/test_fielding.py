@@ -1,56 +1,16 @@
-"""FIELDING's coordinator, step by step on data written down here: registration, drift events, reports and costs."""
+"""FIELDING's coordinator, step by step on data written down here: registration, drift events, Δ and reports."""
 
-from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import torch
+from fielding_corners import COMMON, A, B, C, D, Noting, Together, groups, told_apart
 
-from flcluster.algorithms import (
-    AlwaysRecluster,
-    Average,
-    Fielding,
-    MoveIndividuals,
-    SelectedOnly,
-    StaticClustering,
-    Yogi,
-)
-from flcluster.algorithms.drift.representations import Representation
+from flcluster.algorithms import AlwaysRecluster, Fielding, MoveIndividuals, StaticClustering, Yogi
 from flcluster.algorithms.drift.triggers import FixedDelta, HoldOnSingle
 from flcluster.clustering.kmeans import Clusterer, Clustering, KMeansBySilhouette, centres_of
-from flcluster.engine.run import make_loop
 from flcluster.errors import UserError
-
-COMMON = {"local_epochs": 1, "batch_size": 8}
-A, B, C, D = [0] * 8, [1] * 8, [2] * 8, [3] * 8
-"""Eight samples of one label: four corners, at L1 distance 2 from each other."""
-
-
-@dataclass(frozen=True)
-class Noting(Clusterer):
-    """Notes what it is asked and groups clients by their largest share, in the order in which shares come up."""
-
-    asked: list = field(default_factory=list)
-
-    def cluster(self, points, distance, seed, event):
-        self.asked.append((points.copy(), event))
-        _, first, labels = np.unique(points.argmax(1), return_index=True, return_inverse=True)
-        labels = np.argsort(np.argsort(first))[labels].astype(np.int64)
-        return Clustering(labels, centres_of(points, labels, len(first)))
-
-
-def begun(algorithm, fed):
-    """The first state, with a different model in each cluster so that they can be told apart."""
-    state = algorithm.init(fed)
-    return replace(state, models=torch.arange(1.0, 1 + len(state.models))[:, None].expand_as(state.models).clone())
-
-
-def groups(labels):
-    """The partition that labels make."""
-    labels = list(map(int, labels))
-    return {frozenset(i for i, label in enumerate(labels) if label == k) for k in set(labels) if k >= 0}
-
 
 # -------------------------------------------------------------------------------------------------------- registration
 
@@ -103,7 +63,7 @@ def test_drifted_clients_move_to_the_nearest_centre_and_nobody_else_does(script,
     fed = federate(script({0: {0: A, 1: A, 2: B, 3: A, 4: C}, 1: {1: B, 3: near_a}}))
     clusterer = Noting()
     algorithm = Fielding(**COMMON, clusterer=clusterer, delta_rule=FixedDelta(2.0))
-    before = begun(algorithm, fed)
+    before = told_apart(algorithm, fed)
     state, seconds = algorithm.follow(before, 1, fed)
     assert seconds == 0
     assert state.labels.tolist() == [0, 1, 1, 0, 2]
@@ -119,7 +79,7 @@ def test_drifted_clients_move_to_the_nearest_centre_and_nobody_else_does(script,
 def test_a_cluster_that_loses_everyone_is_dropped(script, federate):
     fed = federate(script({0: {0: A, 1: B, 2: C, 3: B}, 1: {1: C, 3: C}}))
     algorithm = MoveIndividuals(**COMMON, clusterer=Noting(), server=Yogi())
-    before = begun(algorithm, fed)
+    before = told_apart(algorithm, fed)
     before = replace(before, server={name: before.models * 10 for name in ("m", "v")})
     state, _ = algorithm.follow(before, 1, fed)
     assert state.labels.tolist() == [0, 1, 1, 1]
@@ -134,7 +94,7 @@ def test_the_trigger_looks_at_pairs_after_the_move(script, federate):
     fed = federate(script({0: {0: A, 1: A, 2: B, 3: B}, 1: {1: B}}))
     clusterer = Noting()
     algorithm = Fielding(**COMMON, clusterer=clusterer)
-    state, _ = algorithm.follow(begun(algorithm, fed), 1, fed)
+    state, _ = algorithm.follow(told_apart(algorithm, fed), 1, fed)
     assert state.labels.tolist() == [0, 1, 1, 1]
     assert len(clusterer.asked) == 1
     assert not state.fired
@@ -150,7 +110,7 @@ def test_a_pair_beyond_delta_re_clusters_everyone(script, federate):
     fed = federate(script({0: {0: A, 1: A, 2: B, 3: B, 4: A}, 4: {3: C}}))
     clusterer = Noting()
     algorithm = Fielding(**COMMON, clusterer=clusterer)
-    state, _ = algorithm.follow(begun(algorithm, fed), 4, fed)
+    state, _ = algorithm.follow(told_apart(algorithm, fed), 4, fed)
     assert len(clusterer.asked) == 2
     points, event = clusterer.asked[1]
     assert event == 4
@@ -179,7 +139,7 @@ def test_what_a_client_used_is_taken_after_its_move(script, federate):
 
     fed = federate(script({0: {0: A, 1: A, 2: B, 3: B, 4: A}, 1: {1: B, 4: C}}))
     algorithm = Fielding(**COMMON, clusterer=Alone())
-    state, _ = algorithm.follow(begun(algorithm, fed), 1, fed)
+    state, _ = algorithm.follow(told_apart(algorithm, fed), 1, fed)
     assert state.labels.tolist() == [0, 1, 1, 1, 1]
     assert state.models[:, 0].tolist() == [1.0, 1.75]
 
@@ -199,7 +159,7 @@ def test_against_a_plain_version_on_random_histograms(script, federate):
     data = script(story)
     fed, clusterer = federate(data), KMeansBySilhouette(2, 4, n_init=3)
     algorithm = Fielding(**COMMON, clusterer=clusterer)
-    state = begun(algorithm, fed)
+    state = told_apart(algorithm, fed)
     points = np.array([np.bincount(story[0][m], minlength=4) / 10 for m in range(clients)], dtype=np.float32)
     labels, centres = state.labels.numpy().copy(), state.centres.numpy().astype(np.float64)
     models, delta, fired_before, count, sometimes = state.models[:, 0].numpy().astype(np.float64), 0.1, False, 0, set()
@@ -240,14 +200,6 @@ def drifting(script, rounds, **extra):
     """Client 0 is at another corner at each of some rounds, 2 away from the other A's or (every fourth) back at A."""
     corners = [B, C, D, A]
     return script({0: {0: A, 1: A, 2: A}} | {t: {0: corners[i % 4]} for i, t in enumerate(rounds)}, **extra)
-
-
-@dataclass(frozen=True)
-class Together(Clusterer):
-    """Everybody in one cluster, so that any two that differ are a pair beyond Δ."""
-
-    def cluster(self, points, distance, seed, event):
-        return Clustering(np.zeros(len(points), dtype=np.int64), points.mean(0, keepdims=True))
 
 
 def test_delta_grows_after_two_events_in_a_row_and_falls_otherwise(script, federate):
@@ -296,7 +248,7 @@ def test_equal_reports_make_no_event(script, federate):
     fed = federate(script({0: {0: A, 1: A, 2: B}, 1: {0: [0] * 16, 1: A}}, also={2: [0, 2]}))
     clusterer = Noting()
     algorithm = AlwaysRecluster(**COMMON, clusterer=clusterer)
-    state = begun(algorithm, fed)
+    state = told_apart(algorithm, fed)
     for t in (1, 2):
         after, _ = algorithm.follow(state, t, fed)
         for name in ("models", "labels", "centres", "reports"):
@@ -310,7 +262,7 @@ def test_an_empty_window_keeps_the_last_report(script, federate):
     fed = federate(script({0: {0: A, 1: A, 2: B}, 1: {1: []}, 3: {1: A}, 4: {1: []}, 5: {1: B}}))
     clusterer = Noting()
     algorithm = AlwaysRecluster(**COMMON, clusterer=clusterer)
-    state = begun(algorithm, fed)
+    state = told_apart(algorithm, fed)
     for t in range(1, 5):
         state, _ = algorithm.follow(state, t, fed)
         assert state.labels.tolist() == [0, 0, 1]
@@ -326,7 +278,7 @@ def test_a_client_that_appears_later_joins_the_nearest(kind, script, federate):
     """Client 3 holds nothing until round 2, and then is a B."""
     fed = federate(script({0: {0: A, 1: A, 2: B}, 2: {3: [1] * 7 + [0]}}))
     algorithm = kind(**COMMON, clusterer=Noting(), **({"delta_rule": FixedDelta(2.0)} if kind is Fielding else {}))
-    state = begun(algorithm, fed)
+    state = told_apart(algorithm, fed)
     assert state.labels.tolist() == [0, 0, 1, -1]
     assert state.reports[3].isnan().all()
     assert algorithm.served(state, 0, fed).labels.tolist()[:3] == [0, 0, 1]
@@ -336,207 +288,3 @@ def test_a_client_that_appears_later_joins_the_nearest(kind, script, federate):
     assert state.labels.tolist() == [0, 0, 1, 1]
     assert [r.client for r in done.results] == [0, 1, 2, 3]
     torch.testing.assert_close(state.centres[1], torch.tensor([1 / 16, 15 / 16, 0, 0]))
-
-
-# ----------------------------------------------------------------------------------------------------------- ablations
-
-
-def driven(algorithm, fed, rounds):
-    state = algorithm.init(fed)
-    for t in range(rounds):
-        state, _ = algorithm.step(state, t, fed)
-    return state
-
-
-def all_change(script):
-    """Eight clients; at rounds 1 and 3 half of them go round the corners, at 2 the data repeat."""
-    corners = [A, B, C, D]
-    return script(
-        {
-            0: {m: corners[m % 2] for m in range(8)},
-            1: {m: corners[2 + m % 2] for m in range(0, 8, 2)},
-            3: {m: corners[(m // 2) % 4] for m in range(8)},
-        },
-        also={2: [0, 1]},
-    )
-
-
-@pytest.mark.parametrize(
-    ("kind", "reclusterings"), [(AlwaysRecluster, 2), (MoveIndividuals, 0), (StaticClustering, 0), (Fielding, 1)]
-)
-def test_how_often_everyone_is_re_clustered(kind, reclusterings, script, federate):
-    """Always: at both events. Never: not at all. Selective: at 1 those who change (all the A's, to C) are still alike,
-    and so a pair is beyond Δ only at 3."""
-    fed = federate(all_change(script))
-    algorithm = kind(**COMMON, clusterer=Noting())
-    state = driven(algorithm, fed, 5)
-    assert algorithm.gauges(state)["reclusterings"] == reclusterings
-    assert algorithm.recluster == {AlwaysRecluster: "always", Fielding: "selective"}.get(kind, "never")
-
-
-def test_static_clustering_never_moves(script, federate):
-    fed = federate(all_change(script))
-    algorithm = StaticClustering(**COMMON, clusterer=Noting())
-    state = driven(algorithm, fed, 5)
-    assert state.labels.tolist() == [0, 1] * 4
-    assert algorithm.gauges(state)["moved"] == 0
-    assert len(algorithm.clusterer.asked) == 1
-
-
-def test_moving_alone_never_makes_a_cluster(script, federate):
-    fed = federate(all_change(script))
-    algorithm = MoveIndividuals(**COMMON, clusterer=Noting())
-    state = algorithm.init(fed)
-    for t in range(5):
-        before = len(state.models)
-        state, _ = algorithm.step(state, t, fed)
-        assert len(state.models) <= before
-    assert len(algorithm.clusterer.asked) == 1
-
-
-def test_selected_only_hears_of_participants_after_they_have_trained(script, federate, spied):
-    """All clients change at round 1; only some a round take part, trained where they were, and are known from then."""
-    story = {0: {m: [A, B][m % 2] for m in range(16)}, 1: {m: [C, D][m % 2] for m in range(16)}}
-    fed = federate(script(story))
-    algorithm = SelectedOnly(**COMMON, participants=4, clusterer=Noting())
-    state = algorithm.init(fed)
-    state, _ = algorithm.step(state, 0, fed)  # nothing new
-    assert state.labels.tolist() == [0, 1] * 8
-    heard = set()
-    for t in range(1, 4):
-        log, before = spied(fed), state
-        state, done = algorithm.step(state, t, fed)
-        here = {r.client for r in done.results}
-        assert all(torch.equal(job.start, before.models[before.labels[job.client]]) for job, _ in log)
-        heard |= here
-        for m in range(16):
-            now = fed.data.pieces(m, t if m in heard else 0)[0][1][0]
-            assert state.reports[m].argmax() == now
-    assert 4 < len(heard) < 16
-    assert algorithm.gauges(state)["reclusterings"] > 0
-
-
-def test_selected_only_lets_late_clients_register(script, federate):
-    """A client that comes later reports on registration like everyone else, or it could never be selected."""
-    fed = federate(script({0: {0: A, 1: A, 2: B, 3: B}, 1: {4: B}}))
-    algorithm = SelectedOnly(**COMMON, clusterer=Noting())
-    state = algorithm.init(fed)
-    for t in range(4):
-        state, done = algorithm.step(state, t, fed)
-    assert state.labels[4] == state.labels[2]
-    assert 4 in [r.client for r in done.results]
-
-
-# ------------------------------------------------------------------------------------------------------ server's memory
-
-
-def test_yogi_starts_anew_only_at_re_clustering(script, federate):
-    """Round 1: client 1 moves, memory stays. Round 2: client 2 goes where nobody is, everyone is re-clustered."""
-    fed = federate(script({0: {0: A, 1: A, 2: B, 3: B}, 1: {1: B}, 2: {2: C}}))
-    yogi = Yogi(by="uniform", tau=1e-3)
-    algorithm = Fielding(**COMMON, clusterer=Noting(), server=yogi)
-    state, _ = algorithm.step(algorithm.init(fed), 0, fed)
-    kept = state.server
-    state, _ = algorithm.follow(state, 1, fed)
-    assert not state.fired
-    assert all(torch.equal(state.server[name], kept[name]) for name in kept)
-    assert float(kept["m"].abs().max()) > 0
-    state, _ = algorithm.follow(state, 2, fed)
-    assert state.fired
-    assert len(state.models) == 3
-    assert torch.equal(state.server["m"], torch.zeros_like(state.models))
-    assert torch.equal(state.server["v"], torch.full_like(state.models, 1e-3))
-
-
-def test_by_default_clients_count_alike():
-    assert Fielding().server == Average("uniform")
-    assert Fielding().measure == "all"
-
-
-# --------------------------------------------------------------------------------------------------------------- costs
-
-
-@dataclass(frozen=True)
-class Shares(Representation):
-    """Label shares that pretend to cost two forward passes a sample."""
-
-    passes: ClassVar[float] = 2.0
-
-    def of(self, clients, t, shared, fed):
-        counts = fed.data.label_counts(clients, t)
-        return (counts / counts.sum(1, keepdims=True)).astype(np.float32)
-
-
-def test_reports_cost_bytes_and_compute(script, federate):
-    """4·dim bytes a report and two passes over each of eight samples: four clients at first, two more at round 1.
-
-    Client 3's window is empty at round 1: it has nothing to report.
-    """
-    fed = federate(script({0: {0: A, 1: A, 2: B, 3: B}, 1: {0: B, 1: C * 2, 3: []}}))
-    algorithm = Fielding(**COMMON, representation=Shares())
-    state = algorithm.init(fed)
-    gauges = algorithm.gauges(state)
-    assert (gauges["report_bytes"], gauges["report_compute"]) == (4 * 16, 2 * 32)
-    state, _ = algorithm.follow(state, 1, fed)
-    gauges = algorithm.gauges(state)
-    assert (gauges["report_bytes"], gauges["report_compute"]) == (6 * 16, 2 * (32 + 8 + 16))
-    assert Fielding(**COMMON).gauges(Fielding(**COMMON).init(fed))["report_compute"] == 0
-
-
-def test_a_report_like_the_last_one_is_not_sent(script, federate):
-    """A client reports if its report is at a distance above 0 from its last: an unchanged one costs no bytes."""
-    fed = federate(script({0: {0: A, 1: A, 2: B}}, also={1: [0, 1, 2]}))
-    algorithm = Fielding(**COMMON, clusterer=Noting())
-    state = algorithm.init(fed)
-    before = algorithm.gauges(state)["report_bytes"]
-    state, _ = algorithm.follow(state, 1, fed)
-    assert algorithm.gauges(state)["report_bytes"] == before == 3 * 16
-
-
-def test_reporting_takes_as_long_as_the_slowest_report(script, federate, given_devices):
-    """16 bytes = .128 kbit. Client 0: .128/1 + 2·8·10 ms = .288 s; client 1: .128/.1 + 2·8·1 ms = 1.296 s."""
-    fed = federate(script({0: {0: A, 1: A, 2: B}, 1: {0: B, 1: B}, 2: {0: A}}))
-    devices = given_devices([10.0, 1.0, 1e6], [1.0, 0.1, 1e-9])
-    algorithm = Fielding(**COMMON, representation=Shares(), devices=devices)
-    state = algorithm.init(fed)
-    state, seconds = algorithm.follow(state, 1, fed)
-    assert seconds == pytest.approx(1.296)
-    state, seconds = algorithm.follow(state, 2, fed)
-    assert seconds == pytest.approx(0.288)
-    assert algorithm.follow(state, 3, fed)[1] == 0
-
-
-def test_reporting_is_part_of_the_rounds_time(script, federate, given_devices):
-    story = {0: {0: A, 1: A, 2: B}, 1: {0: B, 1: B}}
-    devices = given_devices([10.0, 1.0, 1.0], [1.0, 0.1, 1.0])
-    times = []
-    for rounds in (story, {0: story[0]}):
-        fed = federate(script(rounds))
-        algorithm = Fielding(**COMMON, rounds=2, representation=Shares(), devices=devices, overcommit=1.0)
-        loop = make_loop(algorithm, fed, None, None)
-        loop.begin()
-        loop.advance()
-        first = loop.time
-        loop.advance()
-        times.append(loop.time - first)
-    assert times[0] - times[1] == pytest.approx(1.296)
-
-
-def test_selected_only_reports_after_training(script, federate, given_devices):
-    """One participant: its report, .128 kbit at 1 kbps and two passes over eight samples of 10 ms, comes on top."""
-    fed = federate(script({0: {0: A}, 1: {0: A}}))
-    algorithm = SelectedOnly(**COMMON, representation=Shares(), devices=given_devices([10.0], [1.0]))
-    state, quiet = algorithm.step(algorithm.init(fed), 0, fed)  # nothing changed since registration
-    _, busy = algorithm.step(state, 1, fed)
-    assert busy.cohort.seconds - quiet.cohort.seconds == pytest.approx(0.288)
-
-
-def test_pair_distances_are_logged(script, federate):
-    """Largest and 95th percentile over all same-cluster pairs, here of one cluster."""
-    held = {m: [0] * (8 - m) + [1] * m for m in range(7)}
-    fed = federate(script({0: held}))
-    algorithm = Fielding(**COMMON, clusterer=Together())
-    gauges = algorithm.gauges(algorithm.init(fed))
-    apart = [abs(a - b) / 4 for a in range(7) for b in range(a)]
-    assert gauges["max_distance"] == pytest.approx(1.5)
-    assert gauges["p95_distance"] == pytest.approx(np.quantile(apart, 0.95))

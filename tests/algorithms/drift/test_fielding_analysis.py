@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from fielding_corners import A, B, C, D
 
 from flcluster.algorithms import FieldingAnalysis, WithReplacement
 from flcluster.algorithms.drift.triggers import FixedDelta
@@ -14,7 +15,6 @@ from flcluster.clustering.kcentre import KCentre
 from flcluster.errors import UserError
 from flcluster.modules import MLP
 
-A, B, C, D = [0] * 8, [1] * 8, [2] * 8, [3] * 8
 TWO = KCentre(2)
 
 
@@ -26,7 +26,7 @@ def sgd(federate, data, lr=0.1):
     return federate(data, lr=lr, module=MLP(data.num_classes, data.input_shape, hidden=(), optimizer="sgd", lr=lr))
 
 
-def begun(algorithm, fed):
+def told_apart(algorithm, fed):
     """The first state, with a different model in each cluster."""
     state = algorithm.init(fed)
     return replace(state, models=state.models + torch.arange(float(len(state.models)))[:, None])
@@ -48,7 +48,7 @@ def test_a_round_is_a_step_along_the_mean_gradient_of_those_drawn(script, federa
     data = script({0: {0: A, 1: [*A, 1], 2: [*A, 1, 1], 3: D, 4: [*D, 2]}})
     fed = sgd(federate, data)
     algorithm = FieldingAnalysis(batch_size=16, participants=8, clusterer=TWO)
-    state = begun(algorithm, fed)
+    state = told_apart(algorithm, fed)
     assert len(state.models) == 2
     log = spied(fed)
     after, done = algorithm.step(state, 0, fed)
@@ -81,7 +81,7 @@ def test_everyone_is_assigned_to_the_nearest_cluster_at_an_event(script, federat
     """Client 2 has not drifted, but is in the cluster that is not the nearest to it; client 0's event moves it."""
     fed = sgd(federate, script({0: {0: A, 1: A, 2: A, 3: D, 4: D}, 1: {0: [*A[1:], 1]}}))
     algorithm = FieldingAnalysis(clusterer=TWO, delta_rule=FixedDelta(2.0))
-    state = begun(algorithm, fed)
+    state = told_apart(algorithm, fed)
     labels = state.labels.clone()
     labels[2] = labels[3]
     after, _ = algorithm.follow(replace(state, labels=labels), 1, fed)
@@ -95,7 +95,7 @@ def test_re_clustering_averages_the_models_of_clients_and_keeps_k(script, federa
     after = {0: A[:3] + C[:5], 1: A[:3] + B[:5], 2: D[:3] + C[:5], 3: D[:3] + B[:5]}
     fed = sgd(federate, script({0: {0: A, 1: A, 2: D, 3: D}, 1: after}))
     algorithm = FieldingAnalysis(clusterer=TWO, delta_rule=FixedDelta(0.5))
-    state = begun(algorithm, fed)
+    state = told_apart(algorithm, fed)
     new, _ = algorithm.follow(state, 1, fed)
     assert new.counts["reclusterings"] == 1
     assert new.labels[0] == new.labels[2] != new.labels[1] == new.labels[3]

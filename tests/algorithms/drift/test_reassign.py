@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from selections import ids
 
 from flcluster.algorithms.drift.reassign import compact, move, warm_start
 from flcluster.clustering.distances import L1, L2, JensenShannon
@@ -18,10 +19,6 @@ def ints(*values):
 
 def column(*values):
     return torch.tensor(values, dtype=torch.float32)[:, None]
-
-
-def ids(*clients):
-    return np.array(clients, dtype=np.int64)
 
 
 @st.composite

@@ -5,18 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from apfl_people import (
-    CLASSES,
-    DROPOUTS,
-    HELD,
-    LR,
-    TINY,
-    UNSEEN,
-    by_largest_remainder,
-    close,
-    held_by,
-    people,
-)
+from apfl_people import CLASSES, DROPOUTS, HELD, LR, TINY, UNSEEN, by_largest_remainder, close, held_by, people
 from replay import begun, descended
 
 from flcluster.algorithms import APFL

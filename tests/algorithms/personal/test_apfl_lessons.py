@@ -7,21 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from apfl_people import (
-    CLASSES,
-    HELD,
-    LATER,
-    LR,
-    MEAN,
-    PIXELS,
-    STAYS,
-    STD,
-    TINY,
-    UNSEEN,
-    UPLOADS,
-    Listed,
-    people,
-)
+from apfl_people import CLASSES, HELD, LATER, LR, MEAN, PIXELS, STAYS, STD, TINY, UNSEEN, UPLOADS, Listed, people
 from replay import begun, logits
 from torch.nn import functional as F
 

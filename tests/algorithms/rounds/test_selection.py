@@ -1,7 +1,7 @@
-"""Who is picked: frequencies with a fixed generator, and Oort's scores written down from its public code."""
+"""Who is picked, with a fixed generator: quotas of clusters, any selection, at random and by distance."""
 
-import math
 from collections import Counter
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import numpy as np
@@ -9,32 +9,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from selections import ids, look, shares
+from server_steps import COMMON, two_kinds
 
-from flcluster.algorithms import DistanceSelection, Oort, RandomSelection
-from flcluster.algorithms.rounds.selection import Asked
+from flcluster.algorithms import Auxo, DistanceSelection, FedAvg, Fielding, Oort, RandomSelection
+from flcluster.algorithms.rounds.selection import quotas
+from flcluster.clustering.kmeans import KMeansBySilhouette
+from flcluster.engine.run import make_loop
 
 EXAMPLES = settings(deadline=None, max_examples=60, database=None)
-
-
-def per_client(values):
-    return lambda clients: np.asarray(values, dtype=np.float64)[clients]
-
-
-def look(clients, distance=None, seconds=None, work=None):
-    ones = np.ones(clients)
-    return Asked(*(per_client(ones if v is None else v) for v in (distance, seconds, work)))
-
-
-def ids(*clients):
-    return np.array(clients, dtype=np.int64)
-
-
-def shares(pick, times):
-    """How often each client is picked, over many draws of one generator."""
-    draw = np.random.default_rng(1)
-    counted = Counter(int(client) for _ in range(times) for client in pick(draw))
-    return {client: count / times for client, count in counted.items()}
-
 
 # ------------------------------------------------------------------------------------------------------ every selection
 
@@ -92,233 +75,120 @@ def test_two_by_distance_are_drawn_one_after_the_other():
     assert found[8] == pytest.approx(4 / 21 + 2 / 35 + 1 / 7, abs=0.025)
 
 
-# --------------------------------------------------------------------------------------------------------- oort: score
+# -------------------------------------------------------------------------------------------------------------- quotas
 
 
-def tried(utility, last, percentile=100.0):
-    """Everybody has been tried; at the 100th percentile nobody is slow."""
-    return {
-        "utility": torch.tensor(utility, dtype=torch.float64),
-        "last": torch.tensor(last, dtype=torch.float64),
-        "gained": torch.zeros(0, dtype=torch.float64),
-        "percentile": torch.tensor(percentile, dtype=torch.float64),
-    }
+@pytest.mark.parametrize(
+    ("sizes", "total", "expected"),
+    [
+        ([10, 10], 6, [3, 3]),
+        ([10, 2], 6, [4, 2]),  # three each; the one that the second cannot use goes to the first
+        ([5, 9, 1], 9, [3, 5, 1]),
+        ([4, 9, 1], 14, [4, 9, 1]),
+        ([4, 3], 100, [4, 3]),
+        ([10, 0, 10], 6, [3, 0, 3]),  # an empty cluster is none
+        ([7] * 10, 3, [1] * 10),  # at least one each
+        ([0, 0], 5, [0, 0]),
+        ([9, 9, 9], 20, [7, 7, 6]),  # seven each would be one too many
+        ([12, 15, 9, 14, 10, 13, 11], 20, [3, 3, 2, 3, 3, 3, 3]),
+        ([30, 6, 20, 1], 40, [23, 6, 10, 1]),  # ten each; the thirteen left go to the largest
+        ([16, 6, 20, 1], 40, [13, 6, 20, 1]),  # first to the largest, then to the next
+    ],
+)
+def test_quotas_by_hand(sizes, total, expected):
+    assert quotas(sizes, total) == expected
 
 
-def test_oort_score_by_hand():
-    """(U − .999·min)/(max − .999·min) + √(.1 ln t / last), in the tenth round.
-
-    The largest utility occurs twice of eleven, so that the .9 quantile (the tenth smallest) is the maximum.
-    """
-    utility, last = [*range(1, 11), 10], [1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 1]
-    scores = Oort().scores(np.arange(11), 9, tried(utility, last), look(11))
-    for u, at, score in zip(utility, last, scores, strict=True):
-        assert score == pytest.approx((u - 0.999) / (10 - 0.999) + math.sqrt(0.1 * math.log(10) / at), rel=1e-9)
-
-
-def test_oort_counts_larger_utilities_as_the_clip():
-    """1 to 10 and 50: the .9 quantile of eleven is the tenth smallest, 10; beyond it nobody is told apart."""
-    utility = [*range(1, 11), 50]
-    scores = Oort().scores(np.arange(11), 0, tried(utility, [1] * 11), look(11))
-    assert scores[10] == pytest.approx(scores[9], rel=1e-12)
-    assert scores[9] > scores[8]
-
-
-def test_oort_divides_by_the_range_of_the_utilities():
-    """1 to 10 and 50, the clip at 10: (min(U, 10) − .999)/(50 − .999), the range being that of the reported utilities.
-
-    In FedScale's get_norm the range is taken from the largest reward, not from the clip; ln 1 = 0 in the first round.
-    """
-    utility = [*range(1, 11), 50]
-    scores = Oort().scores(np.arange(11), 0, tried(utility, [1] * 11), look(11))
-    expected = [(min(u, 10) - 0.999) / (50 - 0.999) for u in utility]
-    assert scores.tolist() == pytest.approx(expected, rel=1e-9)
+@settings(EXAMPLES, max_examples=200)
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=8), st.integers(1, 60))
+def test_quotas_share_out_what_there_is(sizes, total):
+    """round(M/K) each, at least one and at most the size; what is unused goes to the largest clusters that have room,
+    and what is too much is taken back one by one."""
+    found = quotas(sizes, total)
+    used = sum(size > 0 for size in sizes)
+    share = max(1, round(total / used)) if used else 0
+    least = [min(share, size) for size in sizes]
+    over = max(0, sum(least) - max(total, used))
+    assert all(low - min(over, 1) <= quota <= size for low, quota, size in zip(least, found, sizes, strict=True))
+    assert all(quota >= 1 for quota, size in zip(found, sizes, strict=True) if size)
+    assert sum(found) == max(used, min(total, sum(sizes)))
+    for k, size in enumerate(sizes):
+        if found[k] > least[k]:  # it took some of the rest: every larger cluster is full
+            assert all(found[j] == sizes[j] for j in range(len(sizes)) if sizes[j] > size)
 
 
-def test_oort_discounts_slow_clients():
-    """Durations 1 to 11: the 30th percentile is 4; slower ones ×(4/t)², those up to 4 as they are."""
-    seconds = np.arange(1.0, 12.0)
-    memory = tried([5.0] * 11, [2] * 11, percentile=30.0)
-    plain = Oort().scores(np.arange(11), 7, memory, look(11))
-    scores = Oort().scores(np.arange(11), 7, memory, look(11, seconds=seconds))
-    expected = [s * (1.0 if t <= 4 else (4 / t) ** 2) for s, t in zip(plain, seconds, strict=True)]
-    assert scores.tolist() == pytest.approx(expected, rel=1e-12)
+# ----------------------------------------------------------------------------------------------------- what parts see
 
 
-def test_oort_prefers_a_duration_of_all_clients_not_of_the_pool():
-    """Durations 1 to 10: the 30th percentile is the fourth of ten, 4. The pool is the slow half, 6 to 10: all slow."""
-    seconds, pool = np.arange(1.0, 11.0), np.arange(5, 10)
-    memory = tried([5.0] * 10, [2] * 10, percentile=30.0)
-    plain = Oort().scores(pool, 7, memory, look(10))
-    scores = Oort().scores(pool, 7, memory, look(10, seconds=seconds))
-    assert scores.tolist() == pytest.approx([s * (4 / t) ** 2 for s, t in zip(plain, range(6, 11), strict=True)])
+def test_a_selection_is_told_distances_times_and_work(script, federate):
+    """Work is min(|D|, L·B); the global baseline's centre is the mean of everyone's label shares."""
+    held = {0: [0, 0, 0, 1], 1: [0, 1, 2, 3], 2: [3] * 40}
+    fed = federate(script({0: held}))
+    algorithm = FedAvg(batch_size=5, local_steps=4)
+    seen = algorithm.asked_of(algorithm.init(fed), 0, fed)
+    everyone = np.arange(3)
+    assert seen.work(everyone).tolist() == [4, 4, 20]
+    assert seen.seconds(everyone).tolist() == [1, 1, 1]
+    points = np.array([[0.75, 0.25, 0, 0], [0.25, 0.25, 0.25, 0.25], [0, 0, 0, 1]])
+    assert seen.distance(everyone) == pytest.approx(np.abs(points - points.mean(0)).sum(1), abs=1e-6)
+    epochs = FedAvg(**COMMON)
+    assert epochs.asked_of(epochs.init(fed), 0, fed).work(everyone).tolist() == [4, 4, 40]
 
 
-def test_oort_at_the_hundredth_percentile_finds_nobody_slow():
-    """Also not in a pool of a client slower than any other; at the 99th of three, the last of them, neither."""
-    seconds = [1.0, 2.0, 50.0]
-    for percentile in (99.0, 100.0):
-        memory = tried([5.0] * 3, [2] * 3, percentile=percentile)
-        assert Oort().discount(ids(2), memory, look(3, seconds=seconds)).tolist() == [1.0]
-    assert Oort().discount(ids(2), tried([5.0] * 3, [2] * 3, 50.0), look(3, seconds=seconds)).tolist() == [0.04**2]
+def test_fielding_measures_distances_to_the_centre_of_the_cluster(script, federate):
+    held = {0: [0, 0, 0, 1], 1: [0, 0, 1, 1], 2: [3, 3, 3, 2], 3: [3, 3, 3, 3]}
+    fed = federate(script({0: held}))
+    algorithm = Fielding(**COMMON, clusterer=KMeansBySilhouette(2, 2))
+    state = algorithm.init(fed)
+    assert algorithm.asked_of(state, 0, fed).distance(np.arange(4)) == pytest.approx([0.25] * 4, abs=1e-6)
 
 
-def test_oort_with_equal_utilities_is_finite():
-    scores = Oort().scores(np.arange(3), 4, tried([0.0] * 3, [1, 2, 3]), look(3))
-    assert np.isfinite(scores).all()
+def test_a_clients_distance_is_that_to_its_own_centre_not_to_the_nearest(script, federate):
+    """Three clusters at labels 0, 2 and 3; client 1 is like the first but belongs to the second, as clients of
+    StaticClustering may after drift. By hand: |¾ − 0| + |¼ − 0| + |0 − 1| = 2 to its own, ½ to the nearest."""
+    held = {0: [0, 0, 0, 0], 1: [0, 0, 0, 1], 2: [2, 2, 2, 2], 3: [2, 2, 2, 3], 4: [3, 3, 3, 3], 5: [3, 3, 1, 1]}
+    fed = federate(script({0: held}))
+    algorithm = Fielding(**COMMON)
+    centres = torch.tensor([[1.0, 0, 0, 0], [0, 0, 1.0, 0], [0, 0, 0, 1.0]])
+    state = replace(algorithm.init(fed), labels=torch.tensor([0, 1, 1, 1, 2, 2]), centres=centres)
+    found = algorithm.asked_of(state, 0, fed).distance(np.array([5, 1, 3, 0]))
+    assert found == pytest.approx([1.0, 2.0, 0.5, 0.0], abs=1e-6)
 
 
-# -------------------------------------------------------------------------------------------------------- oort: picking
+@dataclass(frozen=True)
+class Spy(RandomSelection):
+    """Notes what distances it is told of each pool."""
+
+    told: dict = field(default_factory=dict)
+
+    def pick(self, pool, count, t, memory, look, draw):
+        self.told[tuple(pool.tolist())] = look.distance(pool)
+        return super().pick(pool, count, t, memory, look, draw)
 
 
-@pytest.mark.parametrize(("t", "explored"), [(0, 9), (10, 7), (20, 6), (55, 3), (500, 3)])
-def test_oort_explores_less_and_less(t, explored):
-    """max(.3, .9·.98ᵗ) of ten: 9, 7.4, 6.0, then the floor (.9·.98⁵⁵ = .296)."""
-    memory = tried([*([1.0] * 50), *([math.nan] * 50)], [1.0] * 50 + [0.0] * 50)
-    picked = Oort().pick(np.arange(100), 10, t, memory, look(100), np.random.default_rng(3))
-    assert (picked >= 50).sum() == explored
+def test_without_reports_a_clusters_centre_is_the_mean_of_its_own_clients(script, federate):
+    """Two cohorts of Auxo: shares of labels 0 and 1 in the first, 2 and 3 in the second; each by its own mean, where
+    the mean of all four would be (⅜, ⅛, ⅛, ⅜)."""
+    held = {0: [0, 0, 0, 0], 1: [0, 0, 1, 1], 2: [3, 3, 3, 3], 3: [2, 2, 3, 3]}
+    fed, spy = federate(script({0: held})), Spy()
+    algorithm = Auxo(**COMMON, selection=spy, epsilon=0.0)
+    state = algorithm.init(fed)
+    two = {"models": state.models.repeat(2, 1), "labels": torch.tensor([0, 0, 1, 1])}
+    algorithm.pick(replace(state, **two), 0, fed)
+    assert set(spy.told) == {(0, 1), (2, 3)}
+    for found in spy.told.values():
+        assert found == pytest.approx([0.5, 0.5], abs=1e-6)  # |1 − ¾| + |0 − ¼|
 
 
-def test_oort_fills_up_from_the_other_kind():
-    new = tried([math.nan] * 8, [0.0] * 8)
-    assert len(Oort().pick(np.arange(8), 5, 400, new, look(8), np.random.default_rng(0))) == 5
-    old = tried([1.0] * 7 + [math.nan], [1.0] * 7 + [0.0])
-    picked = Oort().pick(np.arange(8), 5, 0, old, look(8), np.random.default_rng(0))
-    assert len(picked) == 5
-    assert 7 in picked
-
-
-def test_oort_exploits_by_score():
-    """Nothing explored; utilities 2, 2, 2, 1 in the first round: scores 1, 1, 1 and .001/1.001, below the cut-off."""
-    oort = Oort(exploration=0.0, floor=0.0)
-    memory = tried([2.0, 2.0, 2.0, 1.0], [1.0] * 4)
-    found = shares(lambda draw: oort.pick(np.arange(4), 1, 0, memory, look(4), draw), 3000)
-    assert set(found) == {0, 1, 2}
-    assert all(abs(share - 1 / 3) < 0.03 for share in found.values())
-
-
-def test_oort_cut_off():
-    """Scores 1, .5 and .02 (a slow client): two wanted, so all from .05·.5 = .025 on may be drawn, the third never.
-
-    With the 50th percentile of durations 1, 1, 10 preferred, 1 s, the third client's score is a hundredth.
-    """
-    oort, seen = Oort(exploration=0.0, floor=0.0, cut_off=0.05), look(3, seconds=[1.0, 1.0, 10.0])
-    memory = tried([2.0, 2.0, 2.0], [1.0, 1.0, 1.0], percentile=50.0)
-    scores = oort.scores(np.arange(3), 0, memory, seen)
-    assert scores[2] < 0.05 * scores[1]
-    draw = np.random.default_rng(0)
-    for _ in range(300):
-        assert set(oort.pick(np.arange(3), 2, 0, memory, seen, draw).tolist()) == {0, 1}
-    everyone = Oort(exploration=0.0, floor=0.0, cut_off=0.0)
-    assert 2 in set(np.concatenate([everyone.pick(np.arange(3), 2, 0, memory, seen, draw) for _ in range(300)]))
-
-
-def test_oort_explores_by_how_much_there_is_to_train_on():
-    """Work 6, 3, 1: one is drawn with 60, 30, 10 %."""
-    memory, seen = Oort().start(3), look(3, work=[6.0, 3.0, 1.0])
-    found = shares(lambda draw: Oort().pick(np.arange(3), 1, 0, memory, seen, draw), 4000)
-    assert found == pytest.approx({0: 0.6, 1: 0.3, 2: 0.1}, abs=0.03)
-
-
-def test_oort_discounts_slow_clients_that_were_never_tried():
-    """Work 6, 6 and 6; 1, 1 and 2 s. The 30th percentile of three is the first, 1 s: the third counts a quarter."""
-    memory, seen = Oort().start(3), look(3, work=[6.0] * 3, seconds=[1.0, 1.0, 2.0])
-    found = shares(lambda draw: Oort().pick(np.arange(3), 1, 0, memory, seen, draw), 4000)
-    assert found == pytest.approx({0: 4 / 9, 1: 4 / 9, 2: 1 / 9}, abs=0.03)
-
-
-def test_oort_takes_slow_untried_clients_into_the_window_last():
-    """One to explore of forty, all with as much to train on: five may be drawn, the five that are not slow."""
-    seconds = np.where(np.arange(40) % 8 == 3, 1.0, 9.0)
-    memory = {**Oort().start(40), "percentile": torch.tensor(10.0, dtype=torch.float64)}
-    draw, picked = np.random.default_rng(0), set()
-    for _ in range(300):
-        picked |= set(Oort().pick(np.arange(40), 1, 0, memory, look(40, seconds=seconds), draw).tolist())
-    assert picked == {3, 11, 19, 27, 35}
-
-
-def test_oort_explores_within_a_window_of_five_times_the_number():
-    """Two to explore of forty: only the ten with the most to train on may be drawn (FedScale's sample_window = 5)."""
-    oort, seen = Oort(), look(40, work=np.arange(40) % 20 + 1.0)  # 1 to 20, each twice
-    draw, picked = np.random.default_rng(0), set()
-    for _ in range(300):
-        picked |= set(oort.pick(np.arange(40), 2, 0, oort.start(40), seen, draw).tolist())
-    assert {int(client) % 20 + 1 for client in picked} == {16, 17, 18, 19, 20}
-
-
-# ------------------------------------------------------------------------------------------------------- oort: learning
-
-
-def reports(result, clients, square):
-    return [result(c, [0.0], start_square=s, start_loss=math.sqrt(s)) for c, s in zip(clients, square, strict=True)]
-
-
-def test_oort_utility_is_samples_times_root_mean_square_loss(result):
-    """n √(mean loss²): 20·√4 = 40 and 5·√.25 = 2.5, tried in round 7 (the eighth)."""
-    seen = look(4, work=[20.0, 9.0, 5.0, 9.0])
-    before = Oort().start(4)
-    memory = Oort().learn(before, 7, reports(result, [0, 2], [4.0, 0.25]), seen)
-    assert memory["utility"][[0, 2]].tolist() == [40.0, 2.5]
-    assert memory["utility"][[1, 3]].isnan().all()
-    assert memory["last"].tolist() == [8.0, 0.0, 8.0, 0.0]
-    assert before["utility"].isnan().all()
-    later = Oort().learn(memory, 9, reports(result, [2], [1.0]), seen)
-    assert later["utility"][[0, 2]].tolist() == [40.0, 5.0]
-    assert later["last"].tolist() == [8.0, 0.0, 10.0, 0.0]
-
-
-def percentiles(result, gained, rounds):
-    """The preferred percentile after each round, when the only client, tried before, gains ``gained(t)`` in round t."""
-    oort, seen = Oort(), look(1)
-    memory, found = tried([1.0], [1.0], percentile=30.0), []
-    for t in range(rounds):
-        memory = oort.learn(memory, t, reports(result, [0], [gained(t) ** 2]), seen)
-        found.append(float(memory["percentile"]))
-    return found
-
-
-def test_oort_paces_up_while_utility_is_flat(result):
-    """Every 20 rounds, from the fortieth on: 30 → 35 → 40; at 100 it ends."""
-    found = percentiles(result, lambda t: 1.0, 65)
-    assert found == [30.0] * 39 + [35.0] * 20 + [40.0] * 6
-    assert percentiles(result, lambda t: 1.0, 20 * 17)[-1] == 100.0
-
-
-def test_oort_paces_down_after_a_jump(result):
-    """Utility 1 in the first window, 7 in the second (a change of six times), 70 in the third (of nine times)."""
-    found = percentiles(result, lambda t: [1.0, 7.0, 70.0][t // 20], 60)
-    assert found == [30.0] * 39 + [25.0] * 20 + [20.0]
-
-
-def test_oort_keeps_its_pace_in_between(result):
-    """A change of 50 % is neither flat nor a jump; one of 10 % is flat, one of 11 % not."""
-    assert percentiles(result, lambda t: 1.0 if t < 20 else 1.5, 40)[-1] == 30.0
-    assert percentiles(result, lambda t: 1.0 if t < 20 else 1.0999, 40)[-1] == 35.0
-    assert percentiles(result, lambda t: 1.0 if t < 20 else 0.89, 40)[-1] == 30.0
-
-
-def test_oorts_pacer_looks_at_the_mean_of_those_exploited(result):
-    """Client 0 and 2 were tried before and gain 4 and 8, client 1 is new and gains 100: the round counts as 6. Where
-    nobody was exploited it counts as nothing."""
-    memory = tried([1.0, math.nan, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0])
-    memory = Oort().learn(memory, 3, reports(result, [0, 1, 2], [16.0, 1e4, 64.0]), look(4))
-    assert memory["gained"].tolist() == [6.0]
-    memory = Oort().learn(memory, 4, reports(result, [1], [9.0]), look(4))  # tried by now
-    assert memory["gained"].tolist() == [6.0, 3.0]
-    assert Oort().learn(Oort().start(4), 0, reports(result, [1], [9.0]), look(4))["gained"].tolist() == [0.0]
-
-
-def test_oorts_pacer_is_blind_to_how_many_were_exploited(result):
-    """Twice as many clients with the same utility in the second window: flat."""
-    oort, memory = Oort(), tried([1.0] * 4, [1.0] * 4, percentile=30.0)
-    for t in range(40):
-        memory = oort.learn(
-            memory, t, reports(result, range(2 if t < 20 else 4), [1.0] * (2 if t < 20 else 4)), look(4)
-        )
-    assert float(memory["percentile"]) == 35.0
-
-
-def test_oorts_defaults_are_fedscales():
-    oort = Oort()
-    assert (oort.exploration, oort.decay, oort.floor, oort.clip) == (0.9, 0.98, 0.3, 0.9)
-    assert (oort.preferred, oort.pace, oort.window, oort.penalty, oort.cut_off) == (30.0, 5.0, 20, 2.0, 0.05)
+@pytest.mark.parametrize("selection", [RandomSelection(), DistanceSelection(), Oort()])
+def test_selections_in_clusters_are_repeatable_and_keep_quotas(selection, script, federate):
+    """Six of ten clients a round, three a cluster; another round, other clients."""
+    runs = []
+    for _ in range(2):
+        fed = federate(two_kinds(script))
+        loop = make_loop(Fielding(**COMMON, participants=6, rounds=4, selection=selection), fed, None, None)
+        loop.begin()
+        runs.append([[e.client for e in loop.advance()] for _ in range(4)])
+    assert runs[0] == runs[1]
+    assert all(sum(m < 5 for m in clients) == 3 == sum(m >= 5 for m in clients) for clients in runs[0])
+    assert len({tuple(clients) for clients in runs[0]}) > 1

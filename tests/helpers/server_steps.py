@@ -1,0 +1,31 @@
+"""Steps of an aggregator on rows that are written down, and a weighted mean by hand."""
+
+import torch
+from vectors import check
+
+COMMON = {"local_epochs": 1, "batch_size": 8}
+
+
+def rows(*values):
+    return torch.tensor(values, dtype=torch.float32)
+
+
+def close(actual, expected, tolerance=1e-5):
+    check(actual, expected, tolerance)
+
+
+def combine(server, trained, labels, old, memory=None, parameters=None, lr=0.1):
+    memory = server.start(old) if memory is None else memory
+    return server.combine(iter(trained), labels, old, memory, parameters or old.shape[1], lr)
+
+
+def weighted_mean(rows, weights):
+    weights = torch.tensor(weights, dtype=torch.float64)
+    return ((weights / weights.sum())[:, None] * torch.stack(rows).double()).sum(0).float()
+
+
+def two_kinds(script, each=5, samples=12):
+    """Clients with labels 0 and 1, and clients with labels 2 and 3, of different sizes."""
+    held = {m: [0] * (samples + m) + [1] * samples for m in range(each)}
+    held |= {m: [2] * samples + [3] * (samples + m) for m in range(each, 2 * each)}
+    return script({0: held})
