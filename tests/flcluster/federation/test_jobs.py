@@ -2,13 +2,14 @@
 
 import copy
 import math
+import weakref
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from flcluster.federation.jobs import Job, Recipe
+from flcluster.federation.jobs import Job, Recipe, Trained, Training
 from flcluster.federation.worker import Worker
 from flcluster.modules import CNN
 from flcluster.seeds import rng, torch_seed
@@ -309,3 +310,58 @@ def test_no_steps_at_all(fabric, mlp, points):
     trained = worker.train(Job(0, start, samples(points), 1, 16, steps=0, recipe=Recipe(cosine=True)))
     assert trained.steps == 0 and trained.loss == 0
     assert torch.equal(trained.row, start)
+
+
+# ----------------------------------------------------------------------------------------------------------- a training
+
+
+def coming(count, log):
+    """Results that are made when they are asked for."""
+    for client in range(count):
+        log.append(client)
+        yield Trained(client, torch.full((2,), float(client)), size=10 + client, steps=1, loss=0.5)
+
+
+def test_a_training_goes_on_while_one_goes_through_it():
+    """Nothing is trained before; a result has its row while it is at hand, and none is kept of those before it."""
+    log, places = [], []
+    training = Training(coming(3, log))
+    assert log == []
+    for client, result in enumerate(training):
+        assert log == list(range(client + 1))
+        assert result.row.tolist() == [client, client]
+        places.append(weakref.ref(result.row))
+        assert sum(place() is not None for place in places) <= 2  # this one's, and the last one's in its generator
+    del result
+    assert all(place() is None for place in places)
+    assert [(light.client, light.size, light.row) for light in training.results] == [
+        (0, 10, None),
+        (1, 11, None),
+        (2, 12, None),
+    ]
+
+
+def test_results_are_there_at_the_end_only():
+    training = Training(coming(2, []))
+    for _ in training:
+        with pytest.raises(RuntimeError, match="not all clients have trained"):
+            _ = training.results
+    assert len(training.results) == 2
+
+
+def test_a_training_of_nobody_must_be_gone_through_too():
+    training = Training(coming(0, []))
+    with pytest.raises(RuntimeError, match="not all clients have trained"):
+        _ = training.results
+    assert list(training) == training.results == []
+
+
+@pytest.mark.parametrize("until", [1, 2])
+def test_a_training_is_gone_through_once(until):
+    """Whether it came to its end or not."""
+    training = Training(coming(2, []))
+    for result in training:
+        if result.client + 1 == until:
+            break
+    with pytest.raises(RuntimeError, match="gone through once"):
+        next(iter(training))
