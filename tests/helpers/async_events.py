@@ -1,7 +1,8 @@
 """DFCA without a barrier, simulated plainly, one event after the other."""
 
 import numpy as np
-from gossip import WIDTH, mean_loss, rows_of
+from gossip import WIDTH, rows_of
+from replay import mean_loss
 
 COMMON = {"local_epochs": 1, "batch_size": 64}
 CLOSE = {"rtol": 0, "atol": 2e-6}

@@ -1,15 +1,10 @@
 """DFCA's rounds in NumPy: assignment by loss, and Eq. 7 over the graph."""
 
 import numpy as np
-from gossip import CLASSES, CLOSE, PIXELS, mean_loss, rows_of, two_kinds
+from gossip import CLOSE, rows_of, two_kinds
+from replay import mean_loss
 
 COMMON = {"local_epochs": 2, "batch_size": 8}
-
-
-def accuracy(row, view):
-    x, y = view.tensors()
-    weights, biases = row[: PIXELS * CLASSES].reshape(CLASSES, PIXELS), row[PIXELS * CLASSES :]
-    return float(((x.double().numpy().reshape(len(y), -1) @ weights.T + biases).argmax(1) == y.numpy()).mean())
 
 
 def eq7(rows, k, adjacency, labels, clients):

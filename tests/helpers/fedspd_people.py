@@ -3,7 +3,7 @@
 from collections import Counter
 
 import numpy as np
-from gossip import sample_losses
+from replay import scores
 
 COMMON = {"local_epochs": 1, "batch_size": 8, "min_samples": 1, "align_every": 0}
 
@@ -11,7 +11,7 @@ COMMON = {"local_epochs": 1, "batch_size": 8, "min_samples": 1, "align_every": 0
 def division(rows, k, client, t, fed):
     """The first of a client's models with the smallest loss, for each of its samples."""
     view = fed.data.shard(client, t).train
-    return np.stack([sample_losses(rows[client * k + s], view) for s in range(k)]).argmin(0)
+    return np.stack([scores(rows[client * k + s], view)[0] for s in range(k)]).argmin(0)
 
 
 def samples(view):

@@ -1,9 +1,8 @@
-"""Gossip between clients that are written down: their graphs and tables, and softmax regression by hand in float64."""
+"""Gossip between clients that are written down: their graphs, their tables of models, and steps with momentum."""
 
 import numpy as np
 import torch
-from replay import logits
-from torch.nn import functional as F
+from replay import gradient
 
 from flcluster.topology.families import EdgeList, ErdosRenyi
 
@@ -45,26 +44,6 @@ def scatter(algorithm, fed, seed=0):
     """Give every client random models of its own, so that choices differ."""
     table = algorithm.models(fed)
     filled(table, 0.5 * np.random.default_rng(seed).normal(size=(len(table), table.width)))
-
-
-def sample_losses(row, view):
-    """Of each sample; the row is the weights, then the biases."""
-    x, y = view.tensors()
-    x, y, row = x.double().numpy().reshape(len(y), -1), y.numpy(), np.asarray(row, dtype=np.float64)
-    assert row.size == WIDTH
-    out = x @ row[: PIXELS * CLASSES].reshape(CLASSES, PIXELS).T + row[PIXELS * CLASSES :]
-    top = out.max(1, keepdims=True)
-    return np.log(np.exp(out - top).sum(1)) + top[:, 0] - out[np.arange(len(y)), y]
-
-
-def mean_loss(row, view):
-    return float(sample_losses(row, view).mean())
-
-
-def gradient(row, x, y):
-    """The gradient of the mean loss, by autograd."""
-    w = row.clone().requires_grad_()
-    return torch.autograd.grad(F.cross_entropy(logits(w, x.double()), y), w)[0]
 
 
 def heavy_ball(start, batches, lr, theta):

@@ -1,5 +1,6 @@
 """Runs step by step, and softmax regression by hand in float64: what replays of whole runs are made of."""
 
+import numpy as np
 import torch
 from torch.nn import functional as F
 
@@ -20,17 +21,32 @@ def logits(row, x):
     return x @ row[:-classes].view(classes, -1).T + row[-classes:]
 
 
+def gradient(row, x, y):
+    """The gradient of the mean loss of softmax regression, by autograd."""
+    at = row.clone().requires_grad_()
+    return torch.autograd.grad(F.cross_entropy(logits(at, x.double()), y), at)[0]
+
+
 def descended(row, samples, epochs, lr):
     """Gradient descent of softmax regression on all samples at once."""
-    x, y = samples[0].double(), samples[1]
     row = row.double()
     for _ in range(epochs):
-        at = row.clone().requires_grad_()
-        row = row - lr * torch.autograd.grad(F.cross_entropy(logits(at, x), y), at)[0]
+        row = row - lr * gradient(row, *samples)
     return row
+
+
+def scores(row, view):
+    """Losses and hits of softmax regression, sample by sample, in NumPy."""
+    x, y = view.tensors()
+    out, y = logits(torch.as_tensor(row).double(), x.double()).numpy(), y.numpy()
+    top = out.max(1, keepdims=True)
+    return np.log(np.exp(out - top).sum(1)) + top[:, 0] - out[np.arange(len(y)), y], out.argmax(1) == y
+
+
+def mean_loss(row, view):
+    return float(scores(row, view)[0].mean())
 
 
 def right(row, view):
     """The share of right predictions."""
-    x, y = view.tensors()
-    return float((logits(row.double(), x.double()).argmax(1) == y).double().mean())
+    return float(scores(row, view)[1].mean())

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from dfca_rounds import COMMON, accuracy, people, play
-from gossip import CLASSES, PIXELS, WIDTH, graph, mean_loss, rows_of, scatter
+from dfca_rounds import COMMON, people, play
+from gossip import CLASSES, PIXELS, WIDTH, graph, rows_of, scatter
 from lightning import LightningModule
+from replay import mean_loss, right
 from torch import nn
 from torch.nn import functional as F
 
@@ -152,7 +153,7 @@ def test_a_client_without_data_has_no_part(script, federate, spied):
     for i in (0, 1, 3, 4):
         test = fed.data.shard(i, 2).test
         losses = [mean_loss(rows[i * 2 + j], test) for j in range(2)]
-        chosen.append(accuracy(rows[i * 2 + losses.index(min(losses))], test))
+        chosen.append(right(rows[i * 2 + losses.index(min(losses))], test))
     assert algorithm.measures(state, 2, fed)["ifca_style_acc"] == pytest.approx(np.mean(chosen), abs=1e-6)
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from dfca_rounds import COMMON, accuracy, assigned, people
-from gossip import WIDTH, graph, mean_loss, rows_of, scatter
+from dfca_rounds import COMMON, assigned, people
+from gossip import WIDTH, graph, rows_of, scatter
+from replay import mean_loss, right
 
 from flcluster.algorithms import DFCA
 from flcluster.engine.run import make_loop
@@ -37,7 +38,7 @@ def test_everyone_is_served_its_own_model(script, federate):
     for i in range(9):
         test = fed.data.shard(i, 0).test
         losses = [mean_loss(rows[i * 3 + j], test) for j in range(3)]
-        chosen.append(accuracy(rows[i * 3 + losses.index(min(losses))], test))
+        chosen.append(right(rows[i * 3 + losses.index(min(losses))], test))
     assert shown["ifca_style_acc"] == pytest.approx(np.mean(chosen), abs=1e-6)
     assert {"disagreement", "messages", "isolated", "ifca_style_acc"} <= set(algorithm.extra_metrics)
     assert "ifca_style_acc" not in DFCA(num_clusters=3).extra_metrics

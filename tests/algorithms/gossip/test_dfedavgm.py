@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from gossip import CLASSES, WIDTH, gradient, graph, heavy_ball, rows_of, two_kinds
+from gossip import CLASSES, WIDTH, graph, heavy_ball, rows_of, two_kinds
+from replay import gradient
 
 from flcluster.algorithms import DFedAvgM
 from flcluster.engine.run import make_loop

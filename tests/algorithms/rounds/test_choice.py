@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from replay import scores
 
 from flcluster.algorithms import DFCA, IFCA
 from flcluster.algorithms.rounds.choice import best_of, first_models, ifca_style_accuracy, scored
@@ -15,19 +16,8 @@ CLASSES, PIXELS = 3, 6
 COMMON = {"local_epochs": 2, "batch_size": 16}
 
 
-def by_hand(row, view):
-    """Per-sample losses and hits of softmax regression, in float64: the row is the weights, then the biases."""
-    x, y = view.tensors()
-    x, y, row = x.double().numpy().reshape(len(y), -1), y.numpy(), row.double().numpy()
-    assert row.size == (PIXELS + 1) * CLASSES
-    logits = x @ row[: PIXELS * CLASSES].reshape(CLASSES, PIXELS).T + row[PIXELS * CLASSES :]
-    top = logits.max(1, keepdims=True)
-    losses = np.log(np.exp(logits - top).sum(1)) + top[:, 0] - logits[np.arange(len(y)), y]
-    return losses, logits.argmax(1) == y
-
-
 def mean_losses(rows, view):
-    return np.array([by_hand(row, view)[0].mean() for row in rows])
+    return np.array([scores(row, view)[0].mean() for row in rows])
 
 
 @pytest.fixture
@@ -60,7 +50,7 @@ def test_scores_are_the_mean_loss_and_the_accuracy(linear, seed):
     assert found.shape == (6, 4, 2)
     for i, view in enumerate(views):
         for j in range(4):
-            losses, hits = by_hand(rows[i, j], view)
+            losses, hits = scores(rows[i, j], view)
             assert found[i, j] == pytest.approx([losses.mean(), hits.mean()], rel=1e-5, abs=1e-6)
     labels = best_of(fed, lambda i: rows[i], range(len(views)), 0)
     assert labels == [int(mean_losses(rows[i], view).argmin()) for i, view in enumerate(views)]
@@ -127,7 +117,7 @@ def test_ifca_style_is_a_choice_by_test_loss(linear, seed):
     tests = [fed.data.shard(m, 0).test for m in range(6)]
     rows = random_rows(seed, 6, 4)
     best = [int(mean_losses(rows[i], test).argmin()) for i, test in enumerate(tests)]
-    accuracies = [by_hand(rows[i, best[i]], test)[1].mean() for i, test in enumerate(tests)]
+    accuracies = [scores(rows[i, best[i]], test)[1].mean() for i, test in enumerate(tests)]
     assert ifca_style_accuracy(fed, lambda m: rows[m], 0) == pytest.approx(np.mean(accuracies), abs=1e-6)
 
 
@@ -142,7 +132,7 @@ def test_ifca_style_goes_by_loss_not_by_hits(points, linear):
     weights[0, 2] = 50.0
     shy[: PIXELS * CLASSES].view(CLASSES, PIXELS)[[1, 2, 0], [0, 1, 2]] = 0.1
     rows = torch.stack([bold, shy])
-    (bold_losses, bold_hits), (shy_losses, shy_hits) = (by_hand(row, view) for row in rows)
+    (bold_losses, bold_hits), (shy_losses, shy_hits) = (scores(row, view) for row in rows)
     assert bold_losses.mean() > shy_losses.mean()
     assert (bold_hits.sum(), shy_hits.sum()) == (2, 0)
     fed.data.sizes = lambda t: np.array([3] + [0] * 5)
@@ -299,7 +289,7 @@ def test_ifca_style_of_ifca(linear):
     accuracies = []
     for m in range(6):
         test = fed.data.shard(m, 0).test
-        accuracies.append(by_hand(state.models[int(mean_losses(state.models, test).argmin())], test)[1].mean())
+        accuracies.append(scores(state.models[int(mean_losses(state.models, test).argmin())], test)[1].mean())
     assert asked.measures(state, 0, fed)["ifca_style_acc"] == pytest.approx(np.mean(accuracies), abs=1e-6)
 
 

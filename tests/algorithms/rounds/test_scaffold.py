@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from replay import gradient
 from torch import nn
-from torch.nn import functional as F
 
 from flcluster.algorithms import Average, FedAvg, Scaffold
 from flcluster.engine.run import make_loop
@@ -17,13 +17,6 @@ LR = 0.1
 
 def people(script, n=6):
     return script({0: {m: [0, 1, 2, 3] + [m % 4] * (4 + 3 * m) for m in range(n)}})
-
-
-def gradient(row, x, y):
-    """The gradient of the mean loss of softmax regression, by autograd in float64."""
-    w = row.clone().requires_grad_()
-    logits = x.double().flatten(1) @ w[: PIXELS * CLASSES].view(CLASSES, PIXELS).T + w[PIXELS * CLASSES :]
-    return torch.autograd.grad(F.cross_entropy(logits, y), w)[0]
 
 
 def batches_of(fed, client, t, epochs, size):
