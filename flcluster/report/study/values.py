@@ -11,7 +11,8 @@ from flcluster.records.columns import column as described
 from flcluster.records.reader import key_of, number
 from flcluster.report.curves import final_value, own_time, points, time_to_accuracy, time_unit
 from flcluster.report.printed import beside, notes, paper_rows
-from flcluster.report.study.file import RELATIVE, Runs, Study
+from flcluster.report.study.checks import RELATIVE
+from flcluster.report.study.file import Runs, Study
 from flcluster.report.summaries import Row, mean_std
 from flcluster.report.tables import Grid, write_csv
 
