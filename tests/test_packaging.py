@@ -24,7 +24,7 @@ for name in every:
     if not name.endswith("__main__"):
         importlib.import_module(name)
 assert flcluster.__version__.startswith("0."), flcluster.__version__
-assert len(list_tables()) == 16
+assert len(list_tables()) == 15
 assert ShippedNames().vectors(["cat", "dog"]).shape == (2, 384)
 assert (files("flcluster") / "py.typed").is_file()
 assert main(["--version"]) == 0

@@ -217,7 +217,8 @@ def rewards(centred: Tensor, known: Tensor, base: float) -> Tensor:
     """Return (R0 − R0 · d / (mean d + sd d)) × share known, d being the distance to the known members' centroid."""
     apart = (centred - centred[known].mean(0)).norm(dim=1)
     scale = (apart.mean() + apart.std(correction=0)).clamp_min(1e-12)
-    return (base - base * apart / scale) * known.float().mean()
+    gained: Tensor = (base - base * apart / scale) * known.float().mean()
+    return gained
 
 
 def cohort_of(state: AuxoState) -> Tensor:

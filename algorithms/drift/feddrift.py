@@ -108,6 +108,14 @@ class FedDrift(RoundAlgorithm[DriftState]):
         """The model that a client's data belong to."""
         return Served(state.models, state.labels.numpy())
 
+    def server_models(self, state: DriftState) -> Tensor:
+        """All models."""
+        return state.models
+
+    def cluster_of(self, state: DriftState, client: int) -> int:
+        """The client's cluster; the first one before it has any."""
+        return max(int(state.labels[client]), 0)
+
     # a step: data changed ---------------------------------------------------------------------------------------
 
     def next_step(self, state: DriftState, t: int, fed: Federation) -> DriftState:
@@ -189,7 +197,8 @@ def clusters_of(scores: Accuracies, cut: float) -> NDArray[np.int64]:
     own = np.diag(scores)
     fall = np.maximum(np.maximum(own[:, None] - scores, (own[:, None] - scores).T), 0.0)
     np.fill_diagonal(fall, 0.0)
-    return fcluster(linkage(squareform(fall, checks=False), "complete"), cut, "distance").astype(np.int64)
+    found = fcluster(linkage(squareform(fall, checks=False), "complete"), cut, "distance")
+    return np.asarray(found, dtype=np.int64)
 
 
 def merge_groups(state: DriftState, groups: list[list[int]]) -> DriftState:

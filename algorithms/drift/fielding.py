@@ -251,7 +251,8 @@ class Fielding(FedAvg[FieldingState]):
     def distances(self, state: FieldingState, clients: Ids, t: int, fed: Federation) -> NDArray[np.float64]:
         """Return how far clients' reports lie from the centre of their cluster."""
         between = self.metric.between(state.reports[clients].numpy(), state.centres.numpy())
-        return between[np.arange(len(clients)), state.labels[clients].numpy()].astype(np.float64)
+        own = between[np.arange(len(clients)), state.labels[clients].numpy()]
+        return np.asarray(own, dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -211,4 +211,5 @@ def drawn_together(models: Tensor, eta: float) -> Tensor:
     """Return w_g ← (w_g + Σ_{j≠g} (η/‖w_j‖) w_j) / (1 + Σ_{j≠g} η/‖w_j‖)."""
     pull = eta / models.norm(dim=1).clamp_min(1e-12)
     weights = pull.expand(len(models), -1).clone().fill_diagonal_(1.0)
-    return (weights / weights.sum(1, keepdim=True)) @ models
+    drawn: Tensor = (weights / weights.sum(1, keepdim=True)) @ models
+    return drawn

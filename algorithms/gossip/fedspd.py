@@ -254,7 +254,7 @@ class Mixtures:
 
 def borrowed(division: NDArray[np.int64], s: int, least: int, draw: np.random.Generator) -> NDArray[np.bool_]:
     """Return which samples train cluster s: its own, and if these are too few ``least`` of the largest cluster's."""
-    mask = division == s
+    mask: NDArray[np.bool_] = division == s
     if mask.sum() < least:
         largest = np.bincount(division).argmax()
         pool = np.flatnonzero((division == largest) & ~mask)
@@ -284,4 +284,5 @@ def align(table: Table, clients: int, k: int) -> list[list[int]]:
 def best_order(reference: torch.Tensor, rows: torch.Tensor) -> list[int]:
     """Return which row stands for each reference so that the similarities add up to the most."""
     _, order = linear_sum_assignment((reference @ rows.T).double().numpy(), maximize=True)
-    return np.asarray(order).tolist()
+    which: list[int] = np.asarray(order).tolist()
+    return which

@@ -181,4 +181,5 @@ def unit_vectors(vectors: NDArray[np.floating], what: str) -> Vectors:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not (np.isfinite(lengths).all() and (lengths > 0).all()):
         raise UserError(f"{what}: every vector must be of finite numbers, not all of them zero")
-    return (vectors / lengths).astype(np.float32)
+    scaled: NDArray[np.float32] = (vectors / lengths).astype(np.float32)
+    return scaled

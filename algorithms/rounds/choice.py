@@ -22,7 +22,8 @@ TRIES = 100
 
 def best_of(fed: Federation, candidates: Candidates, clients: Sequence[int], t: int) -> list[int]:
     """Return which of its candidates has the smallest mean loss on each client's training data; NaN never wins."""
-    return _best(scored(fed, candidates, clients, [fed.data.shard(m, t).train for m in clients])).tolist()
+    best: list[int] = _best(scored(fed, candidates, clients, [fed.data.shard(m, t).train for m in clients])).tolist()
+    return best
 
 
 def scored(
@@ -42,7 +43,8 @@ def _best(scores: NDArray[np.float64]) -> NDArray[np.int64]:
     if not len(scores):
         return np.zeros(0, dtype=np.int64)
     losses = scores[..., 0]
-    return np.where(np.isnan(losses), np.inf, losses).argmin(1)
+    best: NDArray[np.int64] = np.where(np.isnan(losses), np.inf, losses).argmin(1)
+    return best
 
 
 def ifca_style_accuracy(fed: Federation, candidates: Candidates, t: int) -> float:

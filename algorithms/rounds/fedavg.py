@@ -134,6 +134,14 @@ class FedAvg(RoundAlgorithm[S]):
         """The model of each client's cluster."""
         return Served(state.models, state.labels.numpy())
 
+    def server_models(self, state: S) -> Tensor:
+        """All models."""
+        return state.models
+
+    def cluster_of(self, state: S, client: int) -> int:
+        """The client's cluster; the first one before it has any."""
+        return max(int(state.labels[client]), 0)
+
     # who takes part -----------------------------------------------------------------------------------------------
 
     @property

@@ -75,6 +75,14 @@ class IFCA(RoundAlgorithm[ModelsState]):
         labels[clients] = best_of(fed, lambda m: state.models, clients.tolist(), t)
         return Served(state.models, labels)
 
+    def server_models(self, state: ModelsState) -> Tensor:
+        """All models."""
+        return state.models
+
+    def cluster_of(self, state: ModelsState, client: int) -> int:
+        """The client's cluster; the first one before it has any."""
+        return max(int(state.labels[client]), 0)
+
     def measures(self, state: ModelsState, t: int, fed: Federation) -> dict[str, float]:
         """Measure a choice by test loss, if that is asked for."""
         return {"ifca_style_acc": ifca_style_accuracy(fed, lambda m: state.models, t)} if self.ifca_style else {}

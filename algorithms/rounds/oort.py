@@ -94,7 +94,8 @@ class Oort(Selection):
         low = 0.999 * clipped.min()
         score = (clipped - low) / max(utility.max() - low, 1e-4)
         score = score + np.sqrt(0.1 * np.log(t + 1) / np.maximum(last, 1))
-        return score * self.discount(pool, memory, look)
+        discounted: NDArray[np.float64] = score * self.discount(pool, memory, look)
+        return discounted
 
     def discount(self, pool: Ids, memory: Memory, look: Asked) -> NDArray[np.float64]:
         """Return (T/t)^penalty for clients whose duration t exceeds the preferred one T, 1 for the others.

@@ -49,6 +49,10 @@ class CA2FL(UploadAlgorithm[CA2FLState]):
         """The first global model."""
         return Reply(state.initial)
 
+    def server_models(self, state: CA2FLState) -> Tensor:
+        """The one global model."""
+        return state.model[None]
+
     def upload(self, state: CA2FLState, up: Upload, fed: Federation) -> tuple[CA2FLState, Reply]:
         """acc += Δ_i − h_i; h_i ← Δ_i; after B uploads x ← x + η·(h + acc/B) with the old h."""
         cache = fed.table("cache")

@@ -47,6 +47,10 @@ class FedBuff(UploadAlgorithm[FedBuffState]):
         """The first global model."""
         return Reply(state.initial)
 
+    def server_models(self, state: FedBuffState) -> Tensor:
+        """The one global model."""
+        return state.model[None]
+
     def upload(self, state: FedBuffState, up: Upload, fed: Federation) -> tuple[FedBuffState, Reply]:
         """Buffer the update; step when the buffer is full."""
         behind = state.version - int(state.versions[up.client])

@@ -63,13 +63,10 @@ class Saved:
 
     def models(self) -> Tensor:
         """Return the server's models; a method with one global model has one."""
-        state = self.state
-        models = self.algorithm.clusters(state)
-        if models is None:
-            models = getattr(state, "models", getattr(state, "model", None))
+        models = self.algorithm.server_models(self.state)
         if models is None:
             raise UserError(f"{type(self.algorithm).__name__} has no model at the server: export a --client's")
-        return models if models.dim() == 2 else models[None]
+        return models
 
     def client_model(self, client: int, width: int) -> Tensor:
         """Return the model a client last received, or that of its cluster where it has none of its own."""
@@ -82,8 +79,9 @@ class Saved:
         table = bank.tables.get(name)
         if table is not None and row in table:
             return table[row]
-        if hasattr(state, "models") and hasattr(state, "labels"):
-            return self.models()[max(int(state.labels[client]), 0)]
+        cluster = self.algorithm.cluster_of(state, client)
+        if cluster is not None:
+            return self.models()[cluster]
         raise UserError(f"--client {client}: the run's checkpoint has no model of this client")
 
 

@@ -6,7 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonargparse import ActionConfigFile, ArgumentParser, Namespace, set_parsing_settings
+from jsonargparse import (  # type: ignore[attr-defined]
+    ActionConfigFile,
+    ArgumentParser,
+    Namespace,
+    set_parsing_settings,
+)
 from lightning import LightningModule
 from lightning.pytorch.loggers.logger import Logger
 

@@ -65,7 +65,11 @@ class ActiveRun:
         self.loop: Loop[Any] = make_loop(exp.algorithm, self.fed, exp.engine.look_ahead, exp.engine.session)
         self.loop.run_dir = exp.run_dir
         self.recorder = Recorder(
-            exp.data.num_clients, exp.data.num_clusters, self.loop.extra_metrics, RECENT if self.loop.steady else 1
+            exp.data.num_clients,
+            exp.data.num_clusters,
+            self.loop.extra_metrics,
+            last=RECENT if self.loop.steady else 1,
+            phased=not self.loop.steady,
         )
         self.elapsed = 0.0
         self.code = [code_version()] if self.main else []
@@ -133,7 +137,7 @@ class ActiveRun:
 
     def _session(self) -> None:
         loop = self.loop
-        row = self.recorder.end_session(loop.epoch, loop.time, loop.cluster_accuracies(), loop.gauges())
+        row = self.recorder.end_session(loop.epoch, loop.time, loop.cluster_accuracies(), loop.gauges(), loop.phase)
         for logger in self.loggers:
             logger.log_metrics(row, step=self.recorder.updates)
         self.fabric.call("on_session_end", loop=self.loop, metrics=row)

@@ -195,7 +195,8 @@ class Federation:
                 hits = self.per_sample(row[None], view)[0, 1].cpu().numpy()
                 right += np.bincount(owner, hits, len(labels))
                 held += np.bincount(owner, minlength=len(labels))
-        return np.divide(right, held, out=np.full(len(labels), np.nan), where=held > 0)
+        shares: NDArray[np.float64] = np.divide(right, held, out=np.full(len(labels), np.nan), where=held > 0)
+        return shares
 
     def represent(self, of: Callable[[Worker, View], Tensor], views: Sequence[View]) -> NDArray[np.float32]:
         """Compute one small vector per view, shared out over the ranks, ``[n, D]``."""

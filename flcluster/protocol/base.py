@@ -51,6 +51,10 @@ class Algorithm(ABC, Generic[S]):
         """Return the cluster models ``[K, P]``, or None for a method that has none."""
         return None
 
+    def server_models(self, state: S) -> Tensor | None:
+        """Return the models that the server holds, ``[K, P]``; None where all models are with the clients."""
+        return self.clusters(state)
+
     @property
     def extra_metrics(self) -> tuple[str, ...]:
         """Names of all columns that this method, as it is configured, adds to the metrics."""
@@ -69,6 +73,10 @@ class Algorithm(ABC, Generic[S]):
     def files(self, state: S, position: int, fed: Federation) -> dict[str, str | bytes]:
         """Return small files that the run's directory should hold after ``position`` steps, by name."""
         return {}
+
+    def cluster_of(self, state: S, client: int) -> int | None:
+        """Return which of the server's models a client uses that has none of its own; None if it uses none of them."""
+        return None
 
     def own_row(self, state: S, client: int) -> tuple[str, int]:
         """Return the table and the row of it that hold a client's model, where clients have models of their own."""

@@ -92,7 +92,7 @@ def read_columns(path: Path, needed: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def _column(path: Path, name: str, cells: Sequence[str]) -> np.ndarray:
-    if name == "status":
+    if name in ("status", "phase"):
         return np.array(cells, dtype=str)
     known = {"": math.nan, "True": 1.0, "False": 0.0}
     values = np.full(len(cells), math.nan)

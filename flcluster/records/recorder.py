@@ -55,8 +55,10 @@ def cell(value: Any) -> str:
 class Recorder:
     """Collects exchanges into files and running totals. Everything it must remember is in ``save``."""
 
-    def __init__(self, num_clients: int, num_clusters: int, extra: tuple[str, ...], last: int = RECENT) -> None:
-        self.K, self.extra, self.last_rows = num_clusters, extra, last
+    def __init__(
+        self, num_clients: int, num_clusters: int, extra: tuple[str, ...], last: int = RECENT, phased: bool = False
+    ) -> None:
+        self.K, self.extra, self.last_rows, self.phased = num_clusters, extra, last, phased
         self.updates = 0
         self.totals = dict.fromkeys(TOTALS, 0)
         self.counts = {"fresh": 0, "deprecated": 0, "estimates": 0}
@@ -75,7 +77,16 @@ class Recorder:
         K = range(self.K)
         per_client = "update,epoch,time,client,cycle,samples,staleness,status,fresh,label,acc_before,acc_after,loss,kl"
         columns = [*per_client.split(","), *(f"true_{k}" for k in K), *(f"est_{k}" for k in K)]
-        session = ["update", "epoch", "time", *MEASURED, *TOTALS, *self.extra, *(f"cluster_acc_{k}" for k in K)]
+        session = [
+            "update",
+            "epoch",
+            "time",
+            *(["phase"] if self.phased else []),
+            *MEASURED,
+            *TOTALS,
+            *self.extra,
+            *(f"cluster_acc_{k}" for k in K),
+        ]
         at = positions or {}
         self.clients = CsvFile(folder and folder / "clients.csv", columns, at.get("clients"))
         self.metrics = CsvFile(folder and folder / "metrics.csv", session, at.get("metrics"))
@@ -119,9 +130,9 @@ class Recorder:
         self.clients.write(row)
 
     def end_session(
-        self, epoch: int, time: float, clusters: list[float], gauges: dict[str, float] | None = None
+        self, epoch: int, time: float, clusters: list[float], gauges: dict[str, float] | None = None, phase: str = ""
     ) -> dict[str, float]:
-        """Write one row of metrics and return what loggers should get."""
+        """Write one row of metrics and return what loggers should get: all but the name of the phase."""
         self._keep(gauges or {})
         means = {name: sum(v) / len(v) for name, v in self.pending.items()}
         if clusters:
@@ -132,7 +143,7 @@ class Recorder:
                 self.cluster_sum, self.sessions = self.cluster_sum + self.cluster_last, self.sessions + 1
         means |= self.gauges
         row = {"update": self.updates, "epoch": epoch, "time": time, **means, **self.totals}
-        self.metrics.write(row)
+        self.metrics.write({**row, "phase": phase})
         self.pending = {}
         self.shown = {**self.shown, **means}
         return {k: float(v) for k, v in row.items()}

@@ -35,7 +35,7 @@ def test_drift_prints_the_table_and_draws(capsys):
 
 
 def test_drift_is_of_streams(capsys):
-    assert main(["drift", "--config", str(Path(DIGITS).with_name("quickstart.yaml"))]) == 2
+    assert main(["drift", "--config", str(Path(DIGITS).parents[1] / "quickstart.yaml")]) == 2
     assert "RotatedDigits" in capsys.readouterr().err
 
 
