@@ -3,7 +3,7 @@
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from lightning import LightningModule
@@ -45,6 +45,8 @@ class Classifier(LightningModule, ABC):
     """
 
     head: nn.Linear
+    flat_loop: ClassVar[bool] = True
+    """Local training may go through flcluster's own loop, as long as a subclass leaves the Trainer's hooks as they are."""
 
     def __init__(
         self,

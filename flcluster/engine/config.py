@@ -54,6 +54,8 @@ class EngineConfig:
     """Stop (resumably) after HH:MM:SS or DD:HH:MM:SS."""
     max_updates: int | None = None
     """Stop (resumably) after this many uploads (or rounds) in all."""
+    metric: str | None = None
+    """What a module of your own is scored by: a name that its validation_step logs; default its accuracy, or its loss."""
     session: int | None = None
     """Uploads (rounds) between two rows of metrics; default one per client (one round)."""
     progress: bool = True

@@ -24,6 +24,9 @@ EVAL_BATCH = 128
 class Worker:
     """One model bound to one row, an optimiser on it, and loops over batches. Knows nothing of other processes."""
 
+    samplewise, constant_steps = True, True
+    """Losses of single samples are known; every step is one of a single optimiser with one learning rate."""
+
     def __init__(self, fabric: Fabric, module: LightningModule, seed: int) -> None:
         self.fabric, self.seed = fabric, seed
         self.module = module.to(fabric.device)
@@ -70,7 +73,7 @@ class Worker:
         """Measure what was asked for where the row is."""
         result.finite = all_finite(result.row)
         if result.finite and job.test is not None:
-            result.accuracy = accuracy(self.per_sample(result.row, job.test))
+            result.accuracy = self.evaluate(result.row, job.test)[1]
         if job.scores_start:
             losses = self.per_sample(job.start, job.view)[0].double()
             result.start_loss, result.start_square = float(losses.mean()), float(losses.square().mean())
@@ -158,6 +161,11 @@ class Worker:
         self.layout.load(row)
         nothing = torch.zeros(2, 0, device=row.device)
         return torch.cat([nothing, *(self.score(part) for part in self.parts(view))], dim=1)
+
+    def evaluate(self, row: Tensor, view: View) -> tuple[float, float]:
+        """Return a model's mean loss and its accuracy on a view."""
+        scores = self.per_sample(row, view)
+        return mean_loss(scores), accuracy(scores)
 
     @torch.inference_mode()
     def score(self, part: View) -> Tensor:
