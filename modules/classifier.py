@@ -46,7 +46,7 @@ class Classifier(LightningModule, ABC):
 
     head: nn.Linear
     flat_loop: ClassVar[bool] = True
-    """Local training may go through flcluster's own loop, as long as a subclass leaves the Trainer's hooks as they are."""
+    """Whether flcluster's own loop may train it: as long as a subclass leaves the Trainer's hooks as they are."""
 
     def __init__(
         self,

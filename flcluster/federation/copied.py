@@ -17,7 +17,7 @@ def tensors_of(module: nn.Module) -> dict[str, Tensor]:
 class Copied:
     """Maps some tensors of a module to a row and back, by name, whatever becomes of the tensors in between.
 
-    ``row[:num_parameters]`` is what trains, the rest is what training changes besides (BatchNorm's statistics, a momentum
+    ``row[:num_parameters]`` is what trains, the rest what training changes besides (BatchNorm's statistics, a momentum
     encoder). What never changes stays in the module and out of the row.
     """
 

@@ -138,7 +138,7 @@ class Federation:
         return torch.stack(rows)
 
     def _first_row(self, number: int) -> Tensor:
-        """Return a first model: of a module of the user's own, itself as number 0, and else its trained parts redrawn."""
+        """Return a first model; a module of the user's own as it is given (number 0), or what trains drawn anew."""
         if not isinstance(self.worker, LightningWorker):
             return Layout(built_anew(self.worker.module).to(self.device)).row
         self.layout.load(self.worker.first)
@@ -188,6 +188,8 @@ class Federation:
 
     def per_sample(self, rows: Tensor, view: View) -> Tensor:
         """Score R models on one view: ``[R, 2, n]``, per-sample losses and hits."""
+        if not self.worker.samplewise:
+            return torch.stack([self.worker.per_sample(row, view) for row in rows])
         parts = self.worker.parts(view)
         ends = list(accumulate(len(part) for part in parts))
         units = [(r, p) for r in range(len(rows)) for p in range(len(parts))]

@@ -43,6 +43,7 @@ class LightningWorker:
         self.module = module.to(fabric.device)
         self.package = lightning_of(module)
         self.scaler: Any = None
+        self.pinned: dict[View, tuple[Tensor, Tensor]] = {}
         self.layout, self.first, self.constants = self._probed(probe, batch_size)
 
     def _probed(self, view: View, batch_size: int) -> tuple[Copied, Tensor, dict[str, Tensor]]:
@@ -166,7 +167,7 @@ class LightningWorker:
     # evaluation ---------------------------------------------------------------------------------------------------
 
     def evaluate(self, row: Tensor, view: View) -> tuple[float, float]:
-        """Return a model's mean loss and its score on a view, as its ``validation_step`` logs them; NaN without data."""
+        """Return a model's mean loss and score on a view, as its ``validation_step`` logs them; NaN without data."""
         if len(view) == 0:
             return math.nan, math.nan
         self.layout.load(row)
@@ -188,6 +189,10 @@ class LightningWorker:
     def _missing(self, what: str) -> UserError:
         name = type(self.module).__name__
         return UserError(f"this method needs {what}, which {name} does not tell: use a model of flcluster.modules")
+
+    def to_device(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Refuse: what a batch becomes on the device is the Trainer's."""
+        raise self._missing("the model's logits of samples")
 
     def parts(self, view: View) -> list[View]:
         """A view as it is: it is read batch by batch."""
@@ -213,7 +218,7 @@ class Shuffled(Sampler[list[int]]):
 
 
 class _Local:
-    """What a method adds to a Trainer's work: where it starts, the learning rate, what bends gradients; and the loss."""
+    """What a method adds to a Trainer: where it starts, learning rates, what bends gradients; and it hears the loss."""
 
     def __init__(self, job: Job, layout: Copied | None, before: Any) -> None:
         self.job, self.layout, self.before = job, layout, before
@@ -277,10 +282,7 @@ HOOKS = ("on_fit_start", "on_train_start", "on_before_optimizer_step", "on_train
 
 def _hook(package: Any, local: _Local) -> Any:
     """Return a callback of the module's own package that does what ``local`` says."""
-    return type("Local", (package.Callback,), {})() if local is None else _bound(package.Callback(), local)
-
-
-def _bound(callback: Any, local: _Local) -> Any:
+    callback = package.Callback()
     for name in HOOKS:
         setattr(callback, name, getattr(local, name))
     return callback
