@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -230,8 +231,11 @@ def accuracy(scores: Tensor) -> float:
 def _loss_of(module: LightningModule) -> Callable[..., Tensor]:
     """Return the module's ``loss(logits, y, reduction=…)``, or cross-entropy if it has none of its own."""
     loss = getattr(module, "loss", None)
-    if loss is None or type(loss) is nn.CrossEntropyLoss:
+    if loss is None:
         return F.cross_entropy
+    if type(loss) is nn.CrossEntropyLoss and loss.reduction == "mean":
+        kept = {name: getattr(loss, name) for name in ("weight", "ignore_index", "label_smoothing")}
+        return partial(F.cross_entropy, **kept)
     if isinstance(loss, nn.Module):
         raise UserError(
             f"{type(module).__name__}.loss must be a method loss(logits, y, reduction='mean'), not a module"
