@@ -48,11 +48,16 @@ from flcluster.datamodules.streams.shifts import CorruptionDrift, LabelSwaps, Ro
 from flcluster.datamodules.streams.wandering import FrameIntervals, Timestamps
 from flcluster.datamodules.traces.arrivals import TraceDays, TraceIntervals, TraceLabelBuckets
 from flcluster.datamodules.traces.module import TraceDataModule
+from flcluster.datamodules.yours.arrays import ArrayDataModule, from_arrays
+from flcluster.datamodules.yours.brought import Brought
+from flcluster.datamodules.yours.module import OwnDataModule
 
 __all__ = [
     "IID",
     "APFLTable1",
+    "ArrayDataModule",
     "ArrivalPlan",
+    "Brought",
     "ClusteredDataModule",
     "CorruptionDrift",
     "DigitRecognition",
@@ -65,6 +70,7 @@ __all__ = [
     "LabelSkewDataModule",
     "LabelSwaps",
     "NaturalIds",
+    "OwnDataModule",
     "Partition",
     "Pathological",
     "PathologicalDropout",
@@ -105,4 +111,5 @@ __all__ = [
     "TraceDays",
     "TraceIntervals",
     "TraceLabelBuckets",
+    "from_arrays",
 ]
