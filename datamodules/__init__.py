@@ -51,6 +51,7 @@ from flcluster.datamodules.traces.module import TraceDataModule
 from flcluster.datamodules.yours.arrays import ArrayDataModule, from_arrays
 from flcluster.datamodules.yours.brought import Brought
 from flcluster.datamodules.yours.module import OwnDataModule
+from flcluster.datamodules.yours.wrapped import SplitDataModule
 
 __all__ = [
     "IID",
@@ -97,6 +98,7 @@ __all__ = [
     "SkewedEMNIST",
     "SkewedFashionMNIST",
     "SkewedMNIST",
+    "SplitDataModule",
     "StreamCIFAR10",
     "StreamCIFAR100",
     "StreamDataModule",
