@@ -50,7 +50,10 @@ from flcluster.datamodules.traces.arrivals import TraceDays, TraceIntervals, Tra
 from flcluster.datamodules.traces.module import TraceDataModule
 from flcluster.datamodules.yours.arrays import ArrayDataModule, from_arrays
 from flcluster.datamodules.yours.brought import Brought
+from flcluster.datamodules.yours.folder import ImageFolderDataModule
+from flcluster.datamodules.yours.hub import HuggingFaceDataModule
 from flcluster.datamodules.yours.module import OwnDataModule
+from flcluster.datamodules.yours.table import CSVDataModule
 from flcluster.datamodules.yours.wrapped import SplitDataModule
 
 __all__ = [
@@ -59,11 +62,14 @@ __all__ = [
     "ArrayDataModule",
     "ArrivalPlan",
     "Brought",
+    "CSVDataModule",
     "ClusteredDataModule",
     "CorruptionDrift",
     "DigitRecognition",
     "Dirichlet",
     "FrameIntervals",
+    "HuggingFaceDataModule",
+    "ImageFolderDataModule",
     "ImageSource",
     "Images",
     "Known",

@@ -1,6 +1,6 @@
 """What a user brings, before it is divided among clients."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,3 +76,15 @@ def numbered(names: Iterable[Any]) -> tuple[Ints, tuple[Any, ...]]:
         kinds = sorted(set(listed), key=lambda name: (type(name).__name__, str(name)))
     place = {name: number for number, name in enumerate(kinds)}
     return np.array([place[name] for name in listed], dtype=np.int64), tuple(kinds)
+
+
+def owners_in(parts: Sequence[Iterable[Any] | None]) -> tuple[list[Ints | None], tuple[Any, ...]]:
+    """Number the owners of several sets' samples together; a set that there is not has none.
+
+    >>> owners_in([["b", "a"], None, ["b"]])
+    ([array([1, 0]), None, array([1])], ('a', 'b'))
+    """
+    held = [[] if part is None else list(part) for part in parts]
+    numbers, names = numbered(name for part in held for name in part)
+    cut = np.split(numbers, np.cumsum([len(part) for part in held])[:-1])
+    return [None if part is None else found for found, part in zip(cut, parts, strict=True)], names

@@ -67,6 +67,9 @@ class OwnDataModule(FederatedDataModule):
     def bring(self) -> Brought:
         """Open the data; called once."""
 
+    def learn(self, train: Ints) -> None:
+        """Learn from the samples that train, and no others, what inputs need (scales, say); called once."""
+
     def setup(self, stage: str | None = None) -> None:
         """Open the data and divide them once; later calls do nothing."""
         _ = self._division
@@ -118,7 +121,8 @@ class OwnDataModule(FederatedDataModule):
         held, brought = self._division, self._brought
         train = held.train[self._checked(client)]
         counts = np.bincount(self._cluster[train], minlength=self.num_clusters)
-        val = None if not self._validates else _view(brought.val or brought.train, held.val[client])
+        source = brought.train if brought.val is None else brought.val
+        val = _view(source, held.val[client]) if self._validates else None
         mixture = torch.from_numpy(counts / max(len(train), 1)).float()
         return Shard(_view(brought.train, train), _view(self._test, held.test[client]), mixture, val)
 
@@ -154,7 +158,7 @@ class OwnDataModule(FederatedDataModule):
 
     @property
     def _test(self) -> data.Samples:
-        return self._brought.test or self._brought.train
+        return self._brought.train if self._brought.test is None else self._brought.test
 
     @cached_property
     def _owner(self) -> Ints:
@@ -189,8 +193,10 @@ class OwnDataModule(FederatedDataModule):
         train = [part.train for part in parts]
         proxy = draw_proxies(train, self._cluster, self.num_clusters, self.proxy_size, self.seed)
         held = np.concatenate(proxy)
+        train = [np.setdiff1d(part, held) for part in train] if len(held) else train
+        self.learn(np.sort(np.concatenate(train)))
         return Division(
-            train=[np.setdiff1d(part, held) for part in train] if len(held) else train,
+            train=train,
             val=self._dealt(brought.val, brought.val_ids, clients, "val") or [part.val for part in parts],
             test=self._dealt(brought.test, brought.test_ids, clients, "test") or [part.test for part in parts],
             proxy=proxy,

@@ -17,7 +17,7 @@ from flcluster.datamodules.skew.partitions import Partition
 from flcluster.errors import UserError
 from flcluster.seeds import sequence
 
-from .brought import Brought, Transform, numbered, on_input
+from .brought import Brought, Transform, on_input, owners_in
 from .columns import labels_in, shape_in, values_of
 from .module import OwnDataModule
 
@@ -158,21 +158,19 @@ class SplitDataModule(OwnDataModule):
         """Return the numbers of the owners of each set's samples, and their names."""
         if not isinstance(self.partition, NaturalIds):
             return [None] * len(sources), ()
-        sizes = [0 if source is None else len(source) for source in sources]
-        if self.partition.path is not None:
-            names: Any = read_names(Path(self.partition.path).expanduser())
-            if len(names) != sum(sizes):
-                raise UserError(
-                    f"data.partition.path names the owners of {len(names)} samples, but there are "
-                    f"{' + '.join(str(size) for size in sizes if size)}: give one name each"
-                )
-        else:
+        if self.partition.path is None:
             key = str(self.partition.attribute)
-            parts = [values_of(source.dataset, key, "data.partition.attribute") for source in sources if source]
-            names = np.concatenate(parts)
-        numbers, owners = numbered(names)
-        cut = np.split(numbers, np.cumsum(sizes)[:-1])
-        return [part if source is not None else None for part, source in zip(cut, sources, strict=True)], owners
+            where = "data.partition.attribute"
+            return owners_in([None if s is None else values_of(s.dataset, key, where) for s in sources])
+        names = read_names(Path(self.partition.path).expanduser())
+        sizes = [0 if source is None else len(source) for source in sources]
+        if len(names) != sum(sizes):
+            raise UserError(
+                f"data.partition.path names the owners of {len(names)} samples, but there are "
+                f"{' + '.join(str(size) for size in sizes if size)}: give one name each"
+            )
+        parts = np.split(names, np.cumsum(sizes)[:-1])
+        return owners_in([None if source is None else part for source, part in zip(sources, parts, strict=True)])
 
 
 def _made(described: dict[str, Any]) -> Any:
