@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from flcluster.errors import at_least
+from flcluster.errors import UserError, at_least
 
 from .views import View, joined, labels_of
 
@@ -139,9 +139,13 @@ class FederatedDataModule(LightningDataModule, ABC):
         return joined(pick(k) for k in range(self.num_clusters))
 
     def client_dataloader(self, client: int, cycle: int = 0, split: str = "train") -> DataLoader[Any]:
-        """Return one client's train or test samples as a DataLoader."""
+        """Return one client's train, val or test samples as a DataLoader."""
         shard = self.shard(client, cycle)
-        return self.loader(shard.train if split == "train" else shard.test, shuffle=split == "train")
+        views = {"train": shard.train, "val": shard.val, "test": shard.test}
+        view = views.get(split)
+        if view is None:
+            raise UserError(f"client {client} has no {split!r} samples: there are train and test, and val if asked for")
+        return self.loader(view, shuffle=split == "train")
 
     def cluster_dataloader(self, cluster: int, split: str = "train") -> DataLoader[Any]:
         """Return one cluster's train or test samples as a DataLoader."""
@@ -152,9 +156,14 @@ class FederatedDataModule(LightningDataModule, ABC):
         """Return the whole training pool."""
         return self.loader(self.pool("train"), shuffle=True)
 
-    def val_dataloader(self) -> DataLoader[Any]:
-        """Return the whole evaluation pool."""
-        return self.loader(self.pool("test"))
+    def val_dataloader(self) -> DataLoader[Any] | list[Any]:
+        """Return what clients set apart of their training samples to validate by.
+
+        Never the test set: without a validation split there is nothing, and Lightning validates nothing.
+        """
+        held = (self.shard(client).val for client in range(self.num_clients))
+        views = [view for view in held if view is not None]
+        return self.loader(joined(views)) if views else []
 
     def test_dataloader(self) -> DataLoader[Any]:
         """Return the whole evaluation pool."""

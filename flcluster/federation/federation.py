@@ -72,7 +72,8 @@ class Federation:
             return Worker(self.fabric, module, self.seed)
         first = self.data.holding(0)
         probe = self.data.shard(int(first[0])).train if len(first) else self.data.pool("train")
-        made = LightningWorker(self.fabric, module, self.seed, probe, self.data.batch_size, Scoring(metric))
+        scoring = Scoring(metric)
+        made = LightningWorker(self.fabric, module, self.seed, probe, self.data.batch_size, scoring, self.data)
         return cast(Worker, made)  # all that Federation and methods ask of a worker, or a refusal in one line
 
     @cached_property

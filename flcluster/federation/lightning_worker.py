@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from lightning import LightningDataModule
 from lightning.fabric import Fabric
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
@@ -38,8 +39,10 @@ class LightningWorker:
     samplewise = False
     """Whether losses of single samples are known: a ``validation_step`` tells means."""
 
-    def __init__(self, fabric: Fabric, module: Any, seed: int, probe: View, batch_size: int, scoring: Scoring) -> None:
-        self.fabric, self.seed, self.scoring = fabric, seed, scoring
+    def __init__(
+        self, fabric: Fabric, module: Any, seed: int, probe: View, batch_size: int, scoring: Scoring, data: Any = None
+    ) -> None:
+        self.fabric, self.seed, self.scoring, self.data = fabric, seed, scoring, data
         self.module = module.to(fabric.device)
         self.package = lightning_of(module)
         self.scaler: Any = None
@@ -140,8 +143,20 @@ class LightningWorker:
         length = {"max_epochs": job.epochs} if job.steps is None else {"max_epochs": -1, "max_steps": job.steps}
         trainer = self._trainer([_hook(self.package, local)], limit_val_batches=0, **length, **limits)
         with quiet(), every_seed(self.seed, job.purpose, job.client, job.cycle):
-            trainer.fit(self.module, train_dataloaders=loader)
+            trainer.fit(self.module, datamodule=self._fed(trainer, train=loader))
         return trainer
+
+    def _fed(self, trainer: Any, **loaders: DataLoader[Any]) -> Any:
+        """Return a datamodule that has some loaders, and the data's own hooks on batches."""
+        made = self.package.LightningDataModule()
+        for stage, loader in loaders.items():
+            setattr(made, f"{stage}_dataloader", lambda loader=loader: loader)
+        if self.data is not None:
+            self.data.trainer = trainer
+            for hook in BATCH_HOOKS:
+                if getattr(type(self.data), hook) is not getattr(LightningDataModule, hook):
+                    setattr(made, hook, getattr(self.data, hook))
+        return made
 
     def _trainer(self, callbacks: list[Any], **more: Any) -> Any:
         single = self.package.strategies.SingleDeviceStrategy
@@ -172,7 +187,13 @@ class LightningWorker:
             return math.nan, math.nan
         self.layout.load(row)
         with quiet(), every_seed(self.seed, "validate", 0):
-            return self.scoring.measured(self.module, view, lambda: self._trainer([]), self.fabric.device)
+            return self.scoring.measured(self.module, view, self._scored, self.fabric.device)
+
+    def _scored(self, stage: str, loader: DataLoader[Any]) -> Any:
+        """Return what a module logs in ``validation_step`` (val) or ``test_step`` (test)."""
+        trainer = self._trainer([])
+        run = trainer.validate if stage == "val" else trainer.test
+        return run(self.module, datamodule=self._fed(trainer, **{stage: loader}), verbose=False)
 
     def per_sample(self, row: Tensor, view: View) -> Tensor:
         """Refuse: a ``validation_step`` tells no losses of single samples."""
@@ -277,6 +298,7 @@ class _Local:
             self.total, self.batches = self.total + float(loss.detach()), self.batches + 1
 
 
+BATCH_HOOKS = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
 HOOKS = ("on_fit_start", "on_train_start", "on_before_optimizer_step", "on_train_batch_end")
 
 

@@ -22,14 +22,14 @@ class Scoring:
     """Its name; by default the one that is called accuracy, else the loss, else the only one there is."""
 
     def measured(
-        self, module: Any, view: View, trainer: Callable[[], Any], device: torch.device
+        self, module: Any, view: View, logged_by: Callable[[str, Any], Any], device: torch.device
     ) -> tuple[float, float]:
         """Return the mean loss and the score of the loaded module on a view."""
         loader = view.loader(BATCH)
         if overrides(module, "validation_step"):
-            (logged,) = trainer().validate(module, dataloaders=loader, verbose=False)
+            (logged,) = logged_by("val", loader)
         elif overrides(module, "test_step"):
-            (logged,) = trainer().test(module, dataloaders=loader, verbose=False)
+            (logged,) = logged_by("test", loader)
         else:
             return by_forward(module, loader, device)
         if not logged:

@@ -415,3 +415,24 @@ def test_what_only_our_models_tell_is_refused_in_one_line():
     for ask in (worker.per_sample, worker.features, worker.gradient):
         with pytest.raises(UserError, match=r"this method needs .* use a model of flcluster\.modules"):
             ask(worker.first, view_of(Base))
+
+
+def test_the_datas_hooks_on_batches_are_called():
+    """What a datamodule does to a batch on its way to the model, in training and in validation."""
+
+    class Halved(L.LightningDataModule):
+        def on_after_batch_transfer(self, batch, dataloader_idx):
+            seen.append(self.trainer.training)
+            return batch[0] / 2, batch[1]
+
+    seen = []
+    fabric, view = Fabric(accelerator="cpu", devices=1), view_of(Scored)
+    hooked = LightningWorker(fabric, made(Scored), 4, view, SIZE, Scoring(), Halved())
+    plain = worker_of(made(Scored))
+    by_hand = Rows()
+    by_hand.x = by_hand.x / 2
+    halved = View(((Samples(by_hand), torch.arange(N)),))
+    job = {"client": 0, "start": plain.first, "epochs": 2, "batch_size": SIZE}
+    assert torch.equal(hooked.train(Job(view=view, **job)).row, plain.train(Job(view=halved, **job)).row)
+    assert hooked.evaluate(plain.first, view) == plain.evaluate(plain.first, halved)
+    assert set(seen) == {True, False}
