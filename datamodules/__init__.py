@@ -48,16 +48,28 @@ from flcluster.datamodules.streams.shifts import CorruptionDrift, LabelSwaps, Ro
 from flcluster.datamodules.streams.wandering import FrameIntervals, Timestamps
 from flcluster.datamodules.traces.arrivals import TraceDays, TraceIntervals, TraceLabelBuckets
 from flcluster.datamodules.traces.module import TraceDataModule
+from flcluster.datamodules.yours.arrays import ArrayDataModule, from_arrays
+from flcluster.datamodules.yours.brought import Brought
+from flcluster.datamodules.yours.folder import ImageFolderDataModule
+from flcluster.datamodules.yours.hub import HuggingFaceDataModule
+from flcluster.datamodules.yours.module import OwnDataModule
+from flcluster.datamodules.yours.table import CSVDataModule
+from flcluster.datamodules.yours.wrapped import SplitDataModule
 
 __all__ = [
     "IID",
     "APFLTable1",
+    "ArrayDataModule",
     "ArrivalPlan",
+    "Brought",
+    "CSVDataModule",
     "ClusteredDataModule",
     "CorruptionDrift",
     "DigitRecognition",
     "Dirichlet",
     "FrameIntervals",
+    "HuggingFaceDataModule",
+    "ImageFolderDataModule",
     "ImageSource",
     "Images",
     "Known",
@@ -65,6 +77,7 @@ __all__ = [
     "LabelSkewDataModule",
     "LabelSwaps",
     "NaturalIds",
+    "OwnDataModule",
     "Partition",
     "Pathological",
     "PathologicalDropout",
@@ -91,6 +104,7 @@ __all__ = [
     "SkewedEMNIST",
     "SkewedFashionMNIST",
     "SkewedMNIST",
+    "SplitDataModule",
     "StreamCIFAR10",
     "StreamCIFAR100",
     "StreamDataModule",
@@ -105,4 +119,5 @@ __all__ = [
     "TraceDays",
     "TraceIntervals",
     "TraceLabelBuckets",
+    "from_arrays",
 ]

@@ -3,7 +3,7 @@
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from lightning import LightningModule
@@ -45,6 +45,10 @@ class Classifier(LightningModule, ABC):
     """
 
     head: nn.Linear
+    flat_loop: ClassVar[bool] = True
+    """Whether flcluster's own loop may train it: as long as a subclass leaves the Trainer's hooks as they are."""
+    images: ClassVar[bool] = True
+    """Whether an input must be an image: channels, height and width."""
 
     def __init__(
         self,
@@ -58,7 +62,10 @@ class Classifier(LightningModule, ABC):
         super().__init__()
         (self.num_classes,) = positive_ints("num_classes", (num_classes,))
         self.input_shape = positive_ints("input_shape", input_shape)
-        _check(self.num_classes, self.input_shape, optimizer, lr, momentum, weight_decay)
+        if not self.input_shape or (self.images and len(self.input_shape) != 3):
+            wanted = "(channels, height, width)" if self.images else "the shape of an input"
+            raise ValueError(f"input_shape: expected {wanted}, got {self.input_shape}")
+        _check(self.num_classes, optimizer, lr, momentum, weight_decay)
         self.save_hyperparameters()
         # A datamodule may hand over a torch.Size or NumPy integers, which weights_only=True would refuse.
         self.hparams.update(num_classes=self.num_classes, input_shape=self.input_shape)
@@ -113,13 +120,9 @@ class Classifier(LightningModule, ABC):
         return adam(self.parameters(), lr, weight_decay=decay)
 
 
-def _check(
-    num_classes: int, input_shape: tuple[int, ...], optimizer: str, lr: float, momentum: float, weight_decay: float
-) -> None:
+def _check(num_classes: int, optimizer: str, lr: float, momentum: float, weight_decay: float) -> None:
     if num_classes < 2:
         raise ValueError(f"num_classes: expected at least 2, got {num_classes}")
-    if len(input_shape) != 3:
-        raise ValueError(f"input_shape: expected (channels, height, width), got {input_shape}")
     if optimizer not in ("sgd", "adam", "adamw"):
         raise ValueError(f"optimizer: expected sgd, adam or adamw, got {optimizer!r}")
     if not lr > 0:

@@ -14,13 +14,15 @@ class MLP(Classifier):
 
     Args:
         num_classes: Number of classes, at least 2.
-        input_shape: Channels, height and width of an image.
+        input_shape: Shape of an input: channels, height and width of an image, or the number of columns of a table.
         hidden: Width of each hidden layer; an empty list is softmax regression.
         optimizer: Optimiser of the local training.
         lr: Learning rate (DFCA: 0.1).
         momentum: Momentum of SGD; Adam and AdamW do not use it.
         weight_decay: L2 penalty of SGD and Adam, decoupled weight decay of AdamW.
     """
+
+    images = False
 
     def __init__(
         self,

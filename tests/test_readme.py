@@ -110,6 +110,14 @@ def test_a_method_of_ones_own_is_a_short_file_and_runs(here):
     assert main(["fit", "--run_dir", "run", *flags]) == 0  # its state was saved, and it goes on
 
 
+def test_a_lightning_module_of_ones_own_runs_as_it_is(here):
+    page = PAGES["docs/yours.md"]
+    write_example(page, "own_module.py")
+    assert "import flcluster" not in Path("own_module.py").read_text()
+    assert main([*commands(page)[0], "--run_dir", "run"]) == 0
+    assert json.loads(Path("run/summary.json").read_text())["client_acc_after"] > 0.6
+
+
 def test_the_hook_of_ones_own_stops_a_run(here):
     page = PAGES["docs/extending.md"]
     write_example(page, "good_enough.py")

@@ -131,8 +131,8 @@ class FedDrift(RoundAlgorithm[DriftState]):
             if own >= 0 and own not in free:
                 assigned[m] = own  # its own new model is still isolated
                 continue
-            scores = fed.per_sample(state.models[free], view)[:, 1].cpu().double().mean(1)
-            top, k = float(scores.max()), free[int(scores.argmax())]
+            scores = [fed.accuracy(state.models[k], view) for k in free]
+            top, k = max(scores), free[scores.index(max(scores))]
             if float(best[m]) - top > self.delta and len(models) < self.max_models:
                 models.append(state.models[k].clone())  # begins as the client's best model
                 alone.append(step + self.isolation - 1)

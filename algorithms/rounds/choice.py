@@ -9,7 +9,7 @@ from torch import Tensor
 from flcluster.data import View
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
-from flcluster.federation.worker import Worker, accuracy, mean_loss
+from flcluster.federation.worker import Worker
 from flcluster.protocol.base import at_least
 
 Candidates = Callable[[int], Iterable[Tensor]]
@@ -32,8 +32,7 @@ def scored(
     """Return mean loss and accuracy of each client's candidates on its view, ``[clients, k, 2]``."""
 
     def own(worker: Worker, i: int) -> list[tuple[float, float]]:
-        scores = (worker.per_sample(row.to(fed.device), views[i]) for row in candidates(clients[i]))
-        return [(mean_loss(each), accuracy(each)) for each in scores]
+        return [worker.evaluate(row.to(fed.device), views[i]) for row in candidates(clients[i])]
 
     return np.array(fed.map(own, views), dtype=np.float64)
 

@@ -103,6 +103,8 @@ def check_plain_sgd(fed: Federation) -> None:
         raise UserError("SCAFFOLD must know how many steps were taken, and 16-mixed leaves some out: use bf16-mixed")
     if not isinstance(fed.optimizer, torch.optim.SGD):
         raise UserError(f"SCAFFOLD needs plain SGD, not {type(fed.optimizer).__name__}: use model.optimizer=sgd")
+    if not fed.constant_steps:
+        raise UserError("SCAFFOLD needs steps of one optimiser with one learning rate: leave out schedulers")
     if any(group["momentum"] for group in groups):
         raise UserError("SCAFFOLD needs SGD without momentum: use model.momentum=0")
     if len(rates := {group["lr"] for group in groups}) > 1:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
-from flcluster.federation.worker import Worker, mean_loss
+from flcluster.federation.worker import Worker
 from flcluster.protocol.uploads import Reply, Upload
 
 from .ageing import ClusterUploads
@@ -98,7 +98,7 @@ class CDFL(ClusterUploads[CDFLState]):
 
     def observe(self, worker: Worker, row: Tensor, fed: Federation) -> Tensor:
         """F(v; D_k) for every k."""
-        losses = [mean_loss(worker.per_sample(row, view)) for view in fed.proxies]
+        losses = [worker.evaluate(row, view)[0] for view in fed.proxies]
         return torch.tensor(losses, dtype=torch.float64)
 
     def upload(self, state: CDFLState, up: Upload, fed: Federation) -> tuple[CDFLState, Reply]:

@@ -79,6 +79,11 @@ class QuantitySkew(Partition):
         """Its name and alpha."""
         return f"QuantitySkew({self.alpha:g})"
 
+    @property
+    def by_label(self) -> bool:
+        """All labels are alike to it."""
+        return False
+
     def draw(self, samples: Samples, num_clients: int, rng: np.random.Generator) -> Ints:
         """Draw sizes, and deal shuffled samples."""
         total = np.array([len(samples.labels)])

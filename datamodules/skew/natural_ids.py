@@ -41,6 +41,11 @@ class NaturalIds(Partition):
         """The data do."""
         return True
 
+    @property
+    def by_label(self) -> bool:
+        """Owners are not told by labels."""
+        return False
+
     def read(self, known: Known, root: Path, kwargs: dict[str, Any], lengths: tuple[int, int]) -> Ints:
         """Return the number of each sample's owner; ``lengths`` are the images of the training and the test split."""
         if self.path is not None:
@@ -66,16 +71,22 @@ class NaturalIds(Partition):
     def draw(self, samples: Samples, num_clients: int, rng: np.random.Generator) -> Ints:
         """Choose the owners that are clients."""
         assert samples.ids is not None
-        sizes = np.bincount(samples.ids)
-        fit = np.flatnonzero(sizes >= self.min_samples)
-        if len(fit) < num_clients:
-            raise UserError(
-                f"data.num_clients is {num_clients}, but only {len(fit)} natural owners have at least "
-                f"{self.min_samples} training samples (data.partition.min_samples)"
-            )
-        client = np.full(len(sizes), NOBODY)
-        client[rng.permutation(fit)[:num_clients]] = np.arange(num_clients)
-        return client[samples.ids]
+        return owners_as_clients(samples.ids, num_clients, self.min_samples, rng)
+
+
+def owners_as_clients(ids: Ints, num_clients: int | None, min_samples: int, rng: np.random.Generator) -> Ints:
+    """Return the client of each sample: some owners at random, or in their order all that have enough samples."""
+    sizes = np.bincount(ids)
+    fit = np.flatnonzero(sizes >= min_samples)
+    if len(fit) < (num_clients or 1):
+        raise UserError(
+            f"data.num_clients is {num_clients or 'not given'}, but only {len(fit)} natural owners have at least "
+            f"{min_samples} training samples (data.partition.min_samples)"
+        )
+    client = np.full(len(sizes), NOBODY)
+    chosen = fit if num_clients is None else rng.permutation(fit)[:num_clients]
+    client[chosen] = np.arange(len(chosen))
+    return client[ids]
 
 
 def read_names(path: Path) -> np.ndarray:

@@ -50,6 +50,11 @@ class Partition(ABC):
         """Whether it is given who holds which class, so that none can be set apart for somebody."""
         return False
 
+    @property
+    def by_label(self) -> bool:
+        """Whether it looks at labels, so that it cannot divide samples without any."""
+        return True
+
     def check(self, num_clients: int, num_classes: int) -> None:  # noqa: B027 (most have nothing to refuse)
         """Refuse what no data could give, before any is read."""
 
@@ -74,6 +79,11 @@ class Partition(ABC):
 @dataclass(frozen=True, kw_only=True)
 class IID(Partition):
     """Shuffle and divide equally: no skew at all, to compare with. Sizes differ by at most one."""
+
+    @property
+    def by_label(self) -> bool:
+        """All labels are alike to it."""
+        return False
 
     def draw(self, samples: Samples, num_clients: int, rng: np.random.Generator) -> Ints:
         """Deal shuffled samples one by one."""

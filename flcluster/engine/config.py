@@ -1,6 +1,7 @@
 """From the command line to a resolved configuration: one parser for every command that takes a run's settings."""
 
 import re
+from abc import ABC
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,16 @@ from flcluster.engine.callbacks import Callback
 from flcluster.engine.resume import config_of, free_directory, option, refuse_changes, resumed
 from flcluster.errors import UserError
 from flcluster.protocol.base import Algorithm
+
+OTHER = "pytorch_lightning.core.module.LightningModule"
+
+
+class OtherLightningModule(ABC):  # noqa: B024
+    """A LightningModule of the package ``pytorch_lightning``, which is another one than ``lightning``."""
+
+    @classmethod
+    def __subclasshook__(cls, kind: type) -> bool:
+        return any(f"{each.__module__}.{each.__name__}" == OTHER for each in kind.__mro__)
 
 
 @dataclass
@@ -54,6 +65,8 @@ class EngineConfig:
     """Stop (resumably) after HH:MM:SS or DD:HH:MM:SS."""
     max_updates: int | None = None
     """Stop (resumably) after this many uploads (or rounds) in all."""
+    metric: str | None = None
+    """What a module of your own is scored by, a name that its validation_step logs; default accuracy, or the loss."""
     session: int | None = None
     """Uploads (rounds) between two rows of metrics; default one per client (one round)."""
     progress: bool = True
@@ -116,7 +129,7 @@ def fit_parser(prog: str = "flcluster fit") -> ArgumentParser:
     parser.add_class_arguments(FabricConfig, "fabric")
     parser.add_class_arguments(EngineConfig, "engine")
     parser.add_subclass_arguments(FederatedDataModule, "data", required=True)
-    parser.add_subclass_arguments(LightningModule, "model", required=True)
+    parser.add_subclass_arguments((LightningModule, OtherLightningModule), "model", required=True)
     parser.add_subclass_arguments(Algorithm, "algorithm", required=True)
     parser.add_argument("--logger", type=Logger | list[Logger] | None, default=None, help="Lightning logger(s).")
     parser.add_argument("--callbacks", type=list[Callback] | None, default=None, help="Hooks, e.g. EarlyStopping.")

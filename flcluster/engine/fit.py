@@ -15,6 +15,7 @@ from flcluster.engine.process import Interrupt, end_with_parent, keep_freed_memo
 from flcluster.engine.run import ActiveRun, Experiment
 from flcluster.errors import UserError
 from flcluster.records.checkpoint import load_checkpoint
+from flcluster.seeds import torch_seed
 
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 
@@ -49,7 +50,8 @@ def build(plan: Plan) -> Experiment:
 def instantiated(plan: Plan) -> Namespace:
     """Build the configured objects; what their constructors refuse is the user's to fix."""
     try:
-        made: Namespace = plan.parser.instantiate(plan.settings)
+        with torch_seed(plan.settings.seed_everything, "module"):  # a module of one's own begins as it is made
+            made: Namespace = plan.parser.instantiate(plan.settings)
     except (ValueError, TypeError) as error:
         root: BaseException = error
         while root.__cause__ or root.__context__:  # the parser wraps what a constructor said

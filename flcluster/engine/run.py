@@ -60,7 +60,12 @@ class ActiveRun:
         budget = int(exp.engine.memory_gb * 2**30)
         shared = fabric.world_size > 1
         self.fed = Federation(
-            fabric, exp.model, exp.data, lambda width: Bank(exp.run_dir / "bank", width, budget, shared), exp.seed
+            fabric,
+            exp.model,
+            exp.data,
+            lambda width: Bank(exp.run_dir / "bank", width, budget, shared),
+            exp.seed,
+            exp.engine.metric,
         )
         self.loop: Loop[Any] = make_loop(exp.algorithm, self.fed, exp.engine.look_ahead, exp.engine.session)
         self.loop.run_dir = exp.run_dir
@@ -103,7 +108,8 @@ class ActiveRun:
         folder = self.exp.run_dir if self.main else None
         if self.exp.restored is None:
             self.recorder.open(folder, None)
-            self.progress.note(f"writing to {self.exp.run_dir}; preparing the first models")
+            path = f"by lightning.Trainer ({self.fed.by_trainer})" if self.fed.by_trainer else "by flcluster's own loop"
+            self.progress.note(f"writing to {self.exp.run_dir}; local training {path}; preparing the first models")
             self.loop.begin()
             self.loggers = start_loggers(self.exp.loggers, self.exp.config) if self.main else []
             self._session()

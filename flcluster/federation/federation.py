@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from functools import cached_property
 from itertools import accumulate, islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
@@ -21,7 +21,10 @@ from flcluster.errors import UserError
 from flcluster.federation.bank import Bank, Table
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, Training, samples_processed
 from flcluster.federation.layout import Layout
+from flcluster.federation.lightning_worker import LightningWorker
+from flcluster.federation.paths import why_trainer
 from flcluster.federation.ranks import Ranks
+from flcluster.federation.scoring import Scoring
 from flcluster.federation.worker import Worker, accuracy, mean_loss
 from flcluster.seeds import torch_seed
 
@@ -45,16 +48,33 @@ class Federation:
     """
 
     def __init__(
-        self, fabric: Fabric, module: LightningModule, data: FederatedDataModule, bank: BankMaker, seed: int
+        self,
+        fabric: Fabric,
+        module: LightningModule,
+        data: FederatedDataModule,
+        bank: BankMaker,
+        seed: int,
+        metric: str | None = None,
     ) -> None:
         self.fabric, self.data, self.seed = fabric, data, seed
         self.ranks = Ranks(fabric)
-        self.worker = Worker(fabric, module, seed)
+        self.by_trainer = why_trainer(module)
+        """Why local training is done by Lightning's Trainer; None where the flat loop does it."""
+        self.worker: Worker = self._worker(module, metric)
         self.bank = bank(self.layout.size)
         self.now = 0.0
         """Virtual time at the start of the current round."""
         self.note: Callable[[str], None] = lambda text: None
         """Says what takes long; the run shows it."""
+
+    def _worker(self, module: LightningModule, metric: str | None) -> Worker:
+        if self.by_trainer is None:
+            return Worker(self.fabric, module, self.seed)
+        first = self.data.holding(0)
+        probe = self.data.shard(int(first[0])).train if len(first) else self.data.pool("train")
+        scoring = Scoring(metric)
+        made = LightningWorker(self.fabric, module, self.seed, probe, self.data.batch_size, scoring, self.data)
+        return cast(Worker, made)  # all that Federation and methods ask of a worker, or a refusal in one line
 
     @cached_property
     def proxies(self) -> list[View]:
@@ -92,6 +112,11 @@ class Federation:
         return float(self.worker.rates[0])
 
     @property
+    def constant_steps(self) -> bool:
+        """Whether every local step is one of a single optimiser with one learning rate."""
+        return self.worker.constant_steps
+
+    @property
     def scales_losses(self) -> bool:
         """Whether half precision leaves out steps whose gradients overflow."""
         return self.worker.scaler is not None
@@ -110,8 +135,19 @@ class Federation:
         rows = []
         for i in range(first, first + count):
             with torch_seed(self.seed, "init", i):
-                rows.append(Layout(built_anew(self.worker.module).to(self.device)).row)
+                rows.append(self._first_row(i))
         return torch.stack(rows)
+
+    def _first_row(self, number: int) -> Tensor:
+        """Return a first model; a module of the user's own as it is given (number 0), or what trains drawn anew."""
+        if not isinstance(self.worker, LightningWorker):
+            return Layout(built_anew(self.worker.module).to(self.device)).row
+        self.layout.load(self.worker.first)
+        if number:
+            kept = redrawn(self.worker.module)
+            if kept:
+                self.note(f"first model {number} begins with these weights as they were given: {', '.join(kept)}")
+        return self.layout.snapshot()
 
     @property
     def at_once(self) -> int:
@@ -153,6 +189,8 @@ class Federation:
 
     def per_sample(self, rows: Tensor, view: View) -> Tensor:
         """Score R models on one view: ``[R, 2, n]``, per-sample losses and hits."""
+        if not self.worker.samplewise:
+            return torch.stack([self.worker.per_sample(row, view) for row in rows])
         parts = self.worker.parts(view)
         ends = list(accumulate(len(part) for part in parts))
         units = [(r, p) for r in range(len(rows)) for p in range(len(parts))]
@@ -169,10 +207,14 @@ class Federation:
 
     def loss(self, row: Tensor, view: View) -> float:
         """Return a model's mean loss on a view."""
+        if not self.worker.samplewise:
+            return self.worker.evaluate(row, view)[0]
         return mean_loss(self.per_sample(row[None], view)[0])
 
     def accuracy(self, row: Tensor, view: View) -> float:
         """Return a model's accuracy on a view."""
+        if not self.worker.samplewise:
+            return self.worker.evaluate(row, view)[1]
         return accuracy(self.per_sample(row[None], view)[0])
 
     def client_accuracies(self, models: Rows, labels: NDArray[np.int64], cycle: int) -> NDArray[np.float64]:
@@ -180,6 +222,8 @@ class Federation:
 
         Clients that share a model and a source are scored together, so small test sets still make full batches.
         """
+        if not self.worker.samplewise:
+            return self._scored_one_by_one(models, labels, cycle)
         right, held = np.zeros(len(labels)), np.zeros(len(labels))
         for k in np.unique(labels[labels >= 0]).tolist():
             row = models[k].to(self.device)
@@ -197,6 +241,15 @@ class Federation:
                 held += np.bincount(owner, minlength=len(labels))
         shares: NDArray[np.float64] = np.divide(right, held, out=np.full(len(labels), np.nan), where=held > 0)
         return shares
+
+    def _scored_one_by_one(self, models: Rows, labels: NDArray[np.int64], cycle: int) -> NDArray[np.float64]:
+        clients = np.flatnonzero(labels >= 0)
+        views = [self.data.shard(client, cycle).test for client in clients.tolist()]
+        rows = [int(k) for k in labels[clients]]
+        found = self.map(lambda worker, i: worker.evaluate(models[rows[i]].to(self.device), views[i])[1], views)
+        scores = np.full(len(labels), np.nan)
+        scores[clients] = found
+        return scores
 
     def represent(self, of: Callable[[Worker, View], Tensor], views: Sequence[View]) -> NDArray[np.float32]:
         """Compute one small vector per view, shared out over the ranks, ``[n, D]``."""
@@ -223,6 +276,19 @@ def _rebuilds(kind: type, hparams: dict[str, Any]) -> bool:
     except TypeError:
         return False
     return not any(isinstance(value, nn.Module) for value in hparams.values())
+
+
+def redrawn(module: nn.Module) -> list[str]:
+    """Draw the layers of a module anew that train and can be; return the parameters that train and stay as they are."""
+    kept = []
+    for name, part in module.named_modules():
+        own = [key for key, parameter in part.named_parameters(recurse=False) if parameter.requires_grad]
+        reset = getattr(part, "reset_parameters", None)
+        if own and callable(reset):
+            reset()
+        elif own:
+            kept += [f"{name}.{key}".lstrip(".") for key in own]
+    return kept
 
 
 def built_anew(module: LightningModule) -> LightningModule:

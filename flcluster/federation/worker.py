@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -23,6 +24,9 @@ EVAL_BATCH = 128
 
 class Worker:
     """One model bound to one row, an optimiser on it, and loops over batches. Knows nothing of other processes."""
+
+    samplewise, constant_steps = True, True
+    """Losses of single samples are known; every step is one of a single optimiser with one learning rate."""
 
     def __init__(self, fabric: Fabric, module: LightningModule, seed: int) -> None:
         self.fabric, self.seed = fabric, seed
@@ -70,7 +74,7 @@ class Worker:
         """Measure what was asked for where the row is."""
         result.finite = all_finite(result.row)
         if result.finite and job.test is not None:
-            result.accuracy = accuracy(self.per_sample(result.row, job.test))
+            result.accuracy = self.evaluate(result.row, job.test)[1]
         if job.scores_start:
             losses = self.per_sample(job.start, job.view)[0].double()
             result.start_loss, result.start_square = float(losses.mean()), float(losses.square().mean())
@@ -159,6 +163,11 @@ class Worker:
         nothing = torch.zeros(2, 0, device=row.device)
         return torch.cat([nothing, *(self.score(part) for part in self.parts(view))], dim=1)
 
+    def evaluate(self, row: Tensor, view: View) -> tuple[float, float]:
+        """Return a model's mean loss and its accuracy on a view."""
+        scores = self.per_sample(row, view)
+        return mean_loss(scores), accuracy(scores)
+
     @torch.inference_mode()
     def score(self, part: View) -> Tensor:
         """Score the currently loaded model on one part of a view."""
@@ -222,8 +231,11 @@ def accuracy(scores: Tensor) -> float:
 def _loss_of(module: LightningModule) -> Callable[..., Tensor]:
     """Return the module's ``loss(logits, y, reduction=…)``, or cross-entropy if it has none of its own."""
     loss = getattr(module, "loss", None)
-    if loss is None or type(loss) is nn.CrossEntropyLoss:
+    if loss is None:
         return F.cross_entropy
+    if type(loss) is nn.CrossEntropyLoss and loss.reduction == "mean":
+        kept = {name: getattr(loss, name) for name in ("weight", "ignore_index", "label_smoothing")}
+        return partial(F.cross_entropy, **kept)
     if isinstance(loss, nn.Module):
         raise UserError(
             f"{type(module).__name__}.loss must be a method loss(logits, y, reduction='mean'), not a module"

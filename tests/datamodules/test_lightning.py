@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 import flcluster.datamodules as datamodules
 from flcluster.data import FederatedDataModule
-from flcluster.datamodules import RotatedDigits
+from flcluster.datamodules import IID, RotatedDigits, from_arrays
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +89,22 @@ def test_a_plain_trainer_learns_from_one_client(digits, tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_plain_trainer_takes_the_datamodule(tmp_path):
+    fit, model, data = trainer(1, tmp_path), Linear(), RotatedDigits(num_clusters=1)
+    fit.fit(model, datamodule=data)
+    assert (
+        "accuracy" not in fit.callback_metrics
+    )  # without a validation split nothing is validated, least of all on tests
+    assert fit.validate(model, data.test_dataloader())[0]["accuracy"] > 0.7
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_plain_trainer_validates_on_what_was_set_apart(tmp_path):
+    data = RotatedDigits(num_clusters=1)
+    x, y = data.pool("train").tensors()
+    own = from_arrays(x, y, clients=IID(), num_clients=5, val_share=0.2)
     fit = trainer(1, tmp_path)
-    fit.fit(Linear(), datamodule=RotatedDigits(num_clusters=1))
-    assert fit.callback_metrics["accuracy"] > 0.7
+    fit.fit(Linear(), datamodule=own)
+    assert fit.callback_metrics["accuracy"] > 0.6 and fit.num_val_batches == [2]
 
 
 @pytest.mark.filterwarnings("ignore")  # jsonargparse renames instantiate_classes

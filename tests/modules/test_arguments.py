@@ -47,7 +47,7 @@ def test_hyper_parameters_are_primitives_whatever_the_data_hands_over():
     [
         ("num_classes", 1),
         ("num_classes", 2.5),
-        ("input_shape", (28, 28)),
+        ("input_shape", ()),
         ("input_shape", (0, 28, 28)),
         ("optimizer", "lbfgs"),
         ("lr", 0.0),
@@ -76,3 +76,9 @@ def test_models_by_class_path():
     model = parser.instantiate_classes(config).model
     assert isinstance(model, CNN)
     assert model(torch.zeros(2, 1, 8, 8)).shape == (2, 4)
+
+
+def test_only_a_dense_network_takes_what_is_no_image():
+    assert MLP(3, (7,), hidden=[4])(torch.zeros(2, 7)).shape == (2, 3)
+    with pytest.raises(ValueError, match=r"expected \(channels, height, width\), got \(28, 28\)"):
+        CNN(3, (28, 28))

@@ -141,7 +141,7 @@ def test_there_is_no_proxy(written, tmp_path):
 @pytest.mark.filterwarnings("ignore")
 def test_a_plain_trainer_takes_it(written, tmp_path):
     data = small(tmp_path, batch_size=3)
-    assert [len(y) for _, y in data.val_dataloader()][:-1] == [3] * (len(data.pool("test")) // 3)
+    assert [len(y) for _, y in data.test_dataloader()][:-1] == [3] * (len(data.pool("test")) // 3)
     trainer = Trainer(
         max_epochs=1,
         accelerator="cpu",
@@ -151,8 +151,10 @@ def test_a_plain_trainer_takes_it(written, tmp_path):
         enable_model_summary=False,
         default_root_dir=tmp_path,
     )
-    trainer.fit(MLP(data.num_classes, data.input_shape, hidden=(8,)), datamodule=data)
-    assert 0 <= trainer.callback_metrics["val_acc"] <= 1
+    model = MLP(data.num_classes, data.input_shape, hidden=(8,))
+    trainer.fit(model, datamodule=data)
+    trainer.test(model, datamodule=data)
+    assert 0 <= trainer.callback_metrics["test_acc"] <= 1
 
 
 # the cache -----------------------------------------------------------------------------------------------------------

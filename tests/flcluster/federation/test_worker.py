@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import nn
+from torch.nn import functional as F
 
 from flcluster.errors import UserError
 from flcluster.federation.jobs import Job, samples_processed
@@ -251,6 +252,24 @@ def test_a_loss_that_is_a_torch_module(fabric, points, plain):
     view = samples(points, 10, (1, 2, 3))
     losses, _ = worker.per_sample(start, view)
     torch.testing.assert_close(losses, plain.per_sample(ordinary, view)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_a_smoothed_and_weighted_loss_is_what_it_says(fabric, points):
+    """Not plain cross-entropy in its place: each sample's loss with the given weights and smoothing."""
+    weight = torch.tensor([0.5, 1.0, 3.0])
+
+    class Smoothed(Dropping):
+        def __init__(self):
+            super().__init__()
+            self.loss = nn.CrossEntropyLoss(weight=weight, label_smoothing=0.2)
+
+    module = Smoothed()
+    ordinary = copy.deepcopy(module).eval()
+    worker, start = worker_and_start(fabric, module)
+    view = samples(points, 10, (1, 2, 3))
+    x, y = view.tensors()
+    expected = F.cross_entropy(ordinary(x), y, weight=weight, label_smoothing=0.2, reduction="none")
+    torch.testing.assert_close(worker.per_sample(start, view)[0], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_the_jobs_identity_decides_its_order(fabric, mlp, points):

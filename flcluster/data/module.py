@@ -1,92 +1,19 @@
-"""What the engine asks of data: clients that hold views into clusters, proxies and cluster test sets."""
+"""The base of every datamodule: clients, what each holds in a cycle, clusters and their evaluation sets."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
-import torch
 from lightning import LightningDataModule
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
-from flcluster.errors import at_least
+from flcluster.errors import UserError, at_least
 
-__all__ = ["FederatedDataModule", "Shard", "Source", "View", "ViewDataset", "apportion", "joined", "labels_of"]
-
-
-class Source(Protocol):
-    """Labelled samples of one cluster and split, taken by index as model-ready tensors."""
-
-    def __len__(self) -> int: ...
-
-    def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Return inputs (float32, normalised, batch first) and int64 labels at ``index``."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class View:
-    """Chosen samples of one or more sources. Nothing is read until it is asked for."""
-
-    parts: tuple[tuple[Source, Tensor], ...]
-    """At least one, though it may choose nothing."""
-
-    def __len__(self) -> int:
-        return sum(len(index) for _, index in self.parts)
-
-    def tensors(self) -> tuple[Tensor, Tensor]:
-        """All samples at once."""
-        filled = [(source, index) for source, index in self.parts if len(index)]
-        taken = [source.take(index) for source, index in filled or self.parts[:1]]
-        if len(taken) == 1:
-            return taken[0]
-        return torch.cat([x for x, _ in taken]), torch.cat([y for _, y in taken])
-
-    def where(self, mask: Tensor) -> "View":
-        """Return the samples that a mask over all samples keeps, in their order."""
-        masks = mask.split([len(index) for _, index in self.parts])
-        return View(tuple((source, index[kept]) for (source, index), kept in zip(self.parts, masks, strict=True)))
-
-    def split(self, size: int) -> Iterator["View"]:
-        """Consecutive views of at most ``size`` samples; a part boundary also ends a view."""
-        for source, index in self.parts:
-            for piece in index.split(size):
-                if len(piece):
-                    yield View(((source, piece),))
-
-    def dataset(self) -> "ViewDataset":
-        """This view as a map-style dataset for any DataLoader."""
-        return ViewDataset(self)
-
-
-class ViewDataset(Dataset[tuple[Tensor, Tensor]]):
-    """Map-style access to a view; a batch is taken in one call per source."""
-
-    def __init__(self, view: View) -> None:
-        self.view = view
-        self.part = torch.cat([torch.full((len(index),), p) for p, (_, index) in enumerate(view.parts)])
-        self.row = torch.cat([index for _, index in view.parts])
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-    def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
-        return self.__getitems__([i])[0]
-
-    def __getitems__(self, indices: list[int]) -> list[tuple[Tensor, Tensor]]:
-        """Fetch a batch (called by DataLoader)."""
-        wanted = torch.as_tensor(indices)
-        out: list[tuple[Tensor, Tensor]] = [None] * len(indices)  # type: ignore[list-item]
-        for p, (source, _) in enumerate(self.view.parts):
-            where = (self.part[wanted] == p).nonzero().flatten()
-            if len(where):
-                x, y = source.take(self.row[wanted[where]])
-                for j, position in enumerate(where.tolist()):
-                    out[position] = (x[j], y[j])
-        return out
+from .views import View, joined, labels_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,20 +24,8 @@ class Shard:
     test: View
     mixture: Tensor
     """True share of each cluster among the training samples, ``[num_clusters]``."""
-
-
-def joined(views: Iterable[View]) -> View:
-    """Return several views as one."""
-    return View(tuple(part for view in views for part in view.parts))
-
-
-def labels_of(view: View) -> NDArray[np.int64]:
-    """Return the labels of a view; sources that show their labels need not build any input."""
-    found = []
-    for source, index in view.parts:
-        held = getattr(source, "labels", None)
-        found.append(source.take(index)[1] if held is None else held[index])
-    return torch.cat(found).numpy() if found else np.empty(0, dtype=np.int64)
+    val: View | None = None
+    """What was set apart of the training samples to choose by (stopping, sweeps); None without a validation split."""
 
 
 class FederatedDataModule(LightningDataModule, ABC):
@@ -126,6 +41,8 @@ class FederatedDataModule(LightningDataModule, ABC):
     num_clients: int
     seed: int = 0
     batch_size: int = 128
+    num_workers: int = 0
+    """Processes that read ahead in each DataLoader."""
     rounds_only: bool = False
     """Whether a cycle is a round of the whole federation, so that only methods in rounds can run on it."""
     name: str = "data"
@@ -212,34 +129,43 @@ class FederatedDataModule(LightningDataModule, ABC):
 
     # What other Lightning projects see -------------------------------------------------------------------------
 
-    def loader(self, view: View, shuffle: bool = False) -> DataLoader[tuple[Tensor, Tensor]]:
+    def loader(self, view: View, shuffle: bool = False) -> DataLoader[Any]:
         """Wrap any view in a DataLoader."""
-        return DataLoader(view.dataset(), batch_size=self.batch_size, shuffle=shuffle)
+        return view.loader(self.batch_size, shuffle, num_workers=self.num_workers)
 
     def pool(self, split: str = "train") -> View:
         """Return all clusters' samples as one view."""
         pick = self.cluster_train if split == "train" else self.cluster_test
         return joined(pick(k) for k in range(self.num_clusters))
 
-    def client_dataloader(self, client: int, cycle: int = 0, split: str = "train") -> DataLoader[tuple[Tensor, Tensor]]:
-        """Return one client's train or test samples as a DataLoader."""
+    def client_dataloader(self, client: int, cycle: int = 0, split: str = "train") -> DataLoader[Any]:
+        """Return one client's train, val or test samples as a DataLoader."""
         shard = self.shard(client, cycle)
-        return self.loader(shard.train if split == "train" else shard.test, shuffle=split == "train")
+        views = {"train": shard.train, "val": shard.val, "test": shard.test}
+        view = views.get(split)
+        if view is None:
+            raise UserError(f"client {client} has no {split!r} samples: there are train and test, and val if asked for")
+        return self.loader(view, shuffle=split == "train")
 
-    def cluster_dataloader(self, cluster: int, split: str = "train") -> DataLoader[tuple[Tensor, Tensor]]:
+    def cluster_dataloader(self, cluster: int, split: str = "train") -> DataLoader[Any]:
         """Return one cluster's train or test samples as a DataLoader."""
         view = self.cluster_train(cluster) if split == "train" else self.cluster_test(cluster)
         return self.loader(view, shuffle=split == "train")
 
-    def train_dataloader(self) -> DataLoader[tuple[Tensor, Tensor]]:
+    def train_dataloader(self) -> DataLoader[Any]:
         """Return the whole training pool."""
         return self.loader(self.pool("train"), shuffle=True)
 
-    def val_dataloader(self) -> DataLoader[tuple[Tensor, Tensor]]:
-        """Return the whole evaluation pool."""
-        return self.loader(self.pool("test"))
+    def val_dataloader(self) -> DataLoader[Any] | list[Any]:
+        """Return what clients set apart of their training samples to validate by.
 
-    def test_dataloader(self) -> DataLoader[tuple[Tensor, Tensor]]:
+        Never the test set: without a validation split there is nothing, and Lightning validates nothing.
+        """
+        held = (self.shard(client).val for client in range(self.num_clients))
+        views = [view for view in held if view is not None]
+        return self.loader(joined(views)) if views else []
+
+    def test_dataloader(self) -> DataLoader[Any]:
         """Return the whole evaluation pool."""
         return self.loader(self.pool("test"))
 

@@ -1,0 +1,1 @@
+"""Data that users bring: arrays, folders of images, tables, and datamodules of their own."""

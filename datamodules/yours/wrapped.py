@@ -1,0 +1,183 @@
+"""Any LightningDataModule, its training samples divided among clients."""
+
+import importlib
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning import LightningDataModule
+from lightning.pytorch.utilities.seed import isolate_rng
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
+
+from flcluster.data import Samples
+from flcluster.datamodules.skew.natural_ids import NaturalIds, read_names
+from flcluster.datamodules.skew.partitions import Partition
+from flcluster.errors import UserError
+from flcluster.seeds import sequence
+
+from .brought import Brought, Transform, on_input, owners_in
+from .columns import labels_in, shape_in, values_of
+from .module import OwnDataModule
+
+
+class SplitDataModule(OwnDataModule):
+    """A LightningDataModule of one's own, of ``lightning`` or ``pytorch_lightning``, split among clients.
+
+    What its ``train_dataloader()`` reads is divided; its test set tests, or its validation set if it has no other, or
+    else a share of each client's samples. Its collate functions and its batch hooks stay in use. Where it has
+    both sets, the validation set is divided too and validates. Its draws in ``setup`` are seeded.
+
+    Args:
+        datamodule: The datamodule; in a configuration its class_path and init_args.
+        partition: How samples are divided; NaturalIds takes an attribute or column of the dataset, a key of its
+            samples, or a file of names.
+        labels: Attribute, column or key that holds the classes; found by itself where it has a usual name.
+        num_classes: Number of classes; the datamodule's own, or what the labels show, if not given.
+        batch_size: Batch size of the DataLoaders; the datamodule's own if not given.
+        num_workers: Processes that read ahead; the datamodule's own if not given.
+        train_transform: Applied to each input that is read for training, after what the dataset does itself.
+        **kwargs: What every datamodule of one's own takes: num_clients, test_share, val_share, proxy_size, seed.
+    """
+
+    def __init__(
+        self,
+        datamodule: LightningDataModule | dict[str, Any],
+        partition: Partition,
+        labels: str | None = None,
+        num_classes: int | None = None,
+        batch_size: int | None = None,
+        num_workers: int | None = None,
+        train_transform: Transform | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(partition=partition, batch_size=batch_size or 1, num_workers=num_workers or 0, **kwargs)
+        self.datamodule: Any = _made(datamodule) if isinstance(datamodule, dict) else datamodule
+        self.name = type(self.datamodule).__name__
+        self.labels, self.train_transform = labels, train_transform
+        self._given = (num_classes, batch_size, num_workers)
+        self._ready = False
+
+    def prepare_data(self) -> None:
+        """Let the datamodule prepare its data."""
+        self.datamodule.prepare_data()
+        self._ready = True
+
+    def bring(self) -> Brought:
+        """Set the datamodule up, and take the datasets and collate functions of its DataLoaders."""
+        if not self._ready:
+            self.prepare_data()
+        with isolate_rng():
+            number = int(sequence(self.seed, "own datamodule").generate_state(1)[0])
+            torch.manual_seed(number), np.random.seed(number), random.seed(number)
+            self.datamodule.setup("fit")
+            train, val = self._loader("train"), self._loader("val")
+            if self._has("test"):
+                self.datamodule.setup("test")
+            test = self._loader("test")
+        if train is None:
+            raise UserError(f"data.datamodule: {self.name} has no train_dataloader")
+        if test is None:
+            test, val = val, None
+        num_classes, batch_size, num_workers = self._given
+        self.batch_size = batch_size or train.batch_size or 1
+        self.num_workers = train.num_workers if num_workers is None else num_workers
+        sources = [self._samples(train, True), self._samples(test), self._samples(None if self.val_share else val)]
+        ids, owners = self._ids(sources)
+        found = [source.labels for source in sources if source is not None and source.labels is not None]
+        seen = max((int(labels.max()) + 1 for labels in found if len(labels)), default=0)
+        told = num_classes or getattr(self.datamodule, "num_classes", None) or seen
+        if told < seen:
+            raise UserError(
+                f"data.num_classes is {told}, but the labels of {self.name} go up to {seen - 1}: use {seen}"
+            )
+        assert sources[0] is not None
+        return Brought(
+            *(sources[0], sources[1], sources[2]),
+            *(ids[0], ids[1], ids[2]),
+            owners=owners,
+            num_classes=told,
+            input_shape=shape_in(train.dataset),
+        )
+
+    def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
+        """Let the datamodule do it."""
+        return self._inner().on_before_batch_transfer(batch, dataloader_idx)
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Let the datamodule do it."""
+        return self._inner().transfer_batch_to_device(batch, device, dataloader_idx)
+
+    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
+        """Let the datamodule do it."""
+        return self._inner().on_after_batch_transfer(batch, dataloader_idx)
+
+    def _inner(self) -> Any:
+        self.datamodule.trainer = self.trainer
+        return self.datamodule
+
+    def _has(self, split: str) -> bool:
+        """Whether the datamodule has such a loader itself; Lightning's own methods of that name only raise."""
+        method = getattr(self.datamodule, f"{split}_dataloader", None)
+        return method is not None and not str(getattr(method, "__module__", "")).endswith(".core.hooks")
+
+    def _loader(self, split: str) -> DataLoader[Any] | None:
+        """Return a loader of the datamodule after checking that what it reads can be divided."""
+        found: Any = getattr(self.datamodule, f"{split}_dataloader")() if self._has(split) else None
+        if isinstance(found, list | tuple) and len(found) < 2:
+            found = next(iter(found), None)
+        if found is None:
+            return None
+        where = f"data.datamodule: {split}_dataloader() of {self.name}"
+        dataset = getattr(found, "dataset", None)
+        if dataset is None or not hasattr(found, "collate_fn"):
+            raise UserError(f"{where} gives a {type(found).__name__}: one DataLoader is needed")
+        if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+            raise UserError(
+                f"{where} reads a stream ({type(dataset).__name__}), which cannot be divided: use a dataset "
+                "with a length and samples by number"
+            )
+        if split == "train" and type(found.sampler) not in (RandomSampler, SequentialSampler):
+            raise UserError(
+                f"{where} draws by a {type(found.sampler).__name__}, which cannot be kept when the samples "
+                "are divided: use shuffle=True"
+            )
+        checked: DataLoader[Any] = found
+        return checked
+
+    def _samples(self, loader: DataLoader[Any] | None, training: bool = False) -> Samples | None:
+        if loader is None:
+            return None
+        assert self.partition is not None
+        labels = labels_in(loader.dataset, self.labels, self.partition.by_label)
+        transform = on_input(self.train_transform) if training else None
+        return Samples(loader.dataset, loader.collate_fn, labels, transform)
+
+    def _ids(self, sources: list[Samples | None]) -> tuple[list[Any], tuple[Any, ...]]:
+        """Return the numbers of the owners of each set's samples, and their names."""
+        if not isinstance(self.partition, NaturalIds):
+            return [None] * len(sources), ()
+        if self.partition.path is None:
+            key = str(self.partition.attribute)
+            where = "data.partition.attribute"
+            return owners_in([None if s is None else values_of(s.dataset, key, where) for s in sources])
+        names = read_names(Path(self.partition.path).expanduser())
+        sizes = [0 if source is None else len(source) for source in sources]
+        if len(names) != sum(sizes):
+            raise UserError(
+                f"data.partition.path names the owners of {len(names)} samples, but there are "
+                f"{' + '.join(str(size) for size in sizes if size)}: give one name each"
+            )
+        parts = np.split(names, np.cumsum(sizes)[:-1])
+        return owners_in([None if source is None else part for source, part in zip(sources, parts, strict=True)])
+
+
+def _made(described: dict[str, Any]) -> Any:
+    """Make a datamodule that is no LightningDataModule of the package ``lightning`` from its class_path."""
+    path = str(described.get("class_path"))
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)(**described.get("init_args", {}))
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise UserError(f"data.datamodule: {path} cannot be made ({error})") from error

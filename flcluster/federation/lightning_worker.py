@@ -1,0 +1,346 @@
+"""What one process does with a module of the user's own: every local training is a ``Trainer.fit``."""
+
+import contextlib
+import logging
+import math
+import random
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from lightning import LightningDataModule
+from lightning.fabric import Fabric
+from torch import Tensor
+from torch.utils.data import DataLoader, Sampler
+
+from flcluster.data import View
+from flcluster.errors import UserError
+from flcluster.federation.copied import Copied, tensors_of
+from flcluster.federation.jobs import Job, Observe, Seen, Trained, samples_processed
+from flcluster.federation.layout import all_finite
+from flcluster.federation.paths import lightning_of
+from flcluster.federation.scoring import Scoring
+from flcluster.seeds import rng, sequence, torch_seed
+
+PROBE = 2
+"""Batches of the training that shows what training changes."""
+
+
+class LightningWorker:
+    """One module and Trainers for it. Knows nothing of other processes.
+
+    What travels is what trains and what training changes besides, found by a short training at the start. Everything
+    else (frozen weights, constants) is kept once, in the module.
+    """
+
+    samplewise = False
+    """Whether losses of single samples are known: a ``validation_step`` tells means."""
+
+    def __init__(
+        self, fabric: Fabric, module: Any, seed: int, probe: View, batch_size: int, scoring: Scoring, data: Any = None
+    ) -> None:
+        self.fabric, self.seed, self.scoring, self.data = fabric, seed, scoring, data
+        self.module = module.to(fabric.device)
+        self.package = lightning_of(module)
+        self.scaler: Any = None
+        self.pinned: dict[View, tuple[Tensor, Tensor]] = {}
+        self.layout, self.first, self.constants = self._probed(probe, batch_size)
+
+    def _probed(self, view: View, batch_size: int) -> tuple[Copied, Tensor, dict[str, Tensor]]:
+        """Train for a moment; return what travels, the module as it was given, and counters to be set back."""
+        began: dict[str, Tensor] = {}
+
+        def remember(module: Any) -> None:
+            began.update({name: tensor.detach().clone() for name, tensor in tensors_of(module).items()})
+
+        job = Job(0, torch.zeros(0), view, 1, batch_size, purpose="probe", steps=None)
+        trainer = self._fit(job, _Local(job, None, remember), limit_train_batches=PROBE)
+        self.optimizers, self.schedulers = list(trainer.optimizers), list(trainer.lr_scheduler_configs)
+        if not self.optimizers:
+            raise UserError(
+                f"{type(self.module).__name__}.configure_optimizers returns no optimiser: nothing would train"
+            )
+        now = tensors_of(self.module)
+        trained = [name for name, parameter in self.module.named_parameters() if parameter.requires_grad]
+        moved = [name for name in now if name not in trained and not _same(now[name], began[name])]
+        changed = [name for name in moved if now[name].is_floating_point()]
+        with torch.no_grad():
+            for name, tensor in now.items():
+                tensor.copy_(began[name])
+        layout = Copied(self.module, trained, changed, self.fabric.device)
+        return layout, layout.snapshot(), {name: began[name] for name in moved if name not in changed}
+
+    # what a method may ask ----------------------------------------------------------------------------------------
+
+    @property
+    def rates(self) -> list[float]:
+        """Learning rates of the first optimiser."""
+        return [group["lr"] for group in self.optimizers[0].param_groups]
+
+    @property
+    def bare_optimizer(self) -> torch.optim.Optimizer:
+        """The first optimiser of the module."""
+        found: torch.optim.Optimizer = self.optimizers[0]
+        return found
+
+    @property
+    def constant_steps(self) -> bool:
+        """Whether every step is one of a single optimiser with one learning rate throughout."""
+        return len(self.optimizers) == 1 and not self.schedulers and bool(self.module.automatic_optimization)
+
+    # training -----------------------------------------------------------------------------------------------------
+
+    def train(self, job: Job, observe: Observe[Seen] | None = None) -> Trained[Seen]:
+        """Run one job by a Trainer; look at the trained row, and return it."""
+        if job.objective is not None or job.recipe is not None:
+            raise UserError(
+                f"this method trains {type(self.module).__name__} on a loss of its own, which only models of "
+                "flcluster.modules can have: use one of those, or another method"
+            )
+        began = time.perf_counter()
+        local = _Local(job, self.layout, self._set_back)
+        if len(job.view):
+            trainer = self._fit(job, local)
+            steps = int(trainer.global_step)
+        else:
+            self.layout.load(job.start)
+            steps = 0
+        result: Trained[Seen] = Trained(job.client, self.layout.snapshot(), len(job.view), steps, local.mean)
+        result.lr = self.rates[0] * job.lr_factor
+        norm = self.layout.has_batch_norm
+        result.processed = samples_processed(len(job.view), job.epochs, job.batch_size, job.steps, norm)
+        result.seconds = time.perf_counter() - began
+        self._look(job, result, observe)
+        return result
+
+    def _look(self, job: Job, result: Trained[Seen], observe: Observe[Seen] | None) -> None:
+        result.finite = all_finite(result.row)
+        if result.finite and job.test is not None:
+            result.accuracy = self.evaluate(result.row, job.test)[1]
+        if job.scores_start:
+            result.start_loss = self.evaluate(job.start, job.view)[0]
+            result.start_square = result.start_loss**2
+        if result.finite and observe is not None:
+            result.seen = observe(self, job, result)  # type: ignore[arg-type]
+
+    def _set_back(self, module: Any) -> None:
+        """Set counters and other constants back: a job must not feel what was trained before it."""
+        held = tensors_of(module)
+        with torch.no_grad():
+            for name, value in self.constants.items():
+                held[name].copy_(value)
+
+    def _fit(self, job: Job, local: Any, **limits: Any) -> Any:
+        order = rng(self.seed, job.purpose, job.client, job.cycle)
+        # an epoch's batches are those of the flat loop, and in its order
+        plain = job.view.loader(job.batch_size)
+        norm = any("BatchNorm" in type(part).__name__ for part in self.module.modules())
+        batches = Shuffled(len(job.view), job.batch_size, order, norm)
+        loader: DataLoader[Any] = DataLoader(plain.dataset, batch_sampler=batches, collate_fn=plain.collate_fn)
+        length = {"max_epochs": job.epochs} if job.steps is None else {"max_epochs": -1, "max_steps": job.steps}
+        trainer = self._trainer([_hook(self.package, local)], limit_val_batches=0, **length, **limits)
+        with quiet(), every_seed(self.seed, job.purpose, job.client, job.cycle):
+            trainer.fit(self.module, datamodule=self._fed(trainer, train=loader))
+        return trainer
+
+    def _fed(self, trainer: Any, **loaders: DataLoader[Any]) -> Any:
+        """Return a datamodule that has some loaders, and the data's own hooks on batches."""
+        made = self.package.LightningDataModule()
+        for stage, loader in loaders.items():
+            setattr(made, f"{stage}_dataloader", lambda loader=loader: loader)
+        if self.data is not None:
+            self.data.trainer = trainer
+            for hook in BATCH_HOOKS:
+                if getattr(type(self.data), hook) is not getattr(LightningDataModule, hook):
+                    setattr(made, hook, getattr(self.data, hook))
+        return made
+
+    def _trainer(self, callbacks: list[Any], **more: Any) -> Any:
+        single = self.package.strategies.SingleDeviceStrategy
+        device = self.fabric.device
+        with quiet():
+            trainer = self.package.Trainer(
+                accelerator="cpu" if device.type == "cpu" else "gpu",
+                devices=1,
+                strategy=single(device=device),
+                precision=self.fabric.strategy.precision.precision,
+                logger=False,
+                enable_checkpointing=False,
+                enable_progress_bar=False,
+                enable_model_summary=False,
+                num_sanity_val_steps=0,
+                use_distributed_sampler=False,
+                callbacks=callbacks,
+                **more,
+            )
+        trainer._signal_connector.register_signal_handlers = lambda: None  # the run has its own
+        return trainer
+
+    # evaluation ---------------------------------------------------------------------------------------------------
+
+    def evaluate(self, row: Tensor, view: View) -> tuple[float, float]:
+        """Return a model's mean loss and score on a view, as its ``validation_step`` logs them; NaN without data."""
+        if len(view) == 0:
+            return math.nan, math.nan
+        self.layout.load(row)
+        with quiet(), every_seed(self.seed, "validate", 0):
+            return self.scoring.measured(self.module, view, self._scored, self.fabric.device)
+
+    def _scored(self, stage: str, loader: DataLoader[Any]) -> Any:
+        """Return what a module logs in ``validation_step`` (val) or ``test_step`` (test)."""
+        trainer = self._trainer([])
+        run = trainer.validate if stage == "val" else trainer.test
+        return run(self.module, datamodule=self._fed(trainer, **{stage: loader}), verbose=False)
+
+    def per_sample(self, row: Tensor, view: View) -> Tensor:
+        """Refuse: a ``validation_step`` tells no losses of single samples."""
+        raise self._missing("the losses of single samples")
+
+    def features(self, row: Tensor, view: View) -> Tensor:
+        """Refuse: what the head reads is known of our own classifiers only."""
+        raise self._missing("what the model's head reads")
+
+    def gradient(self, row: Tensor, view: View) -> Tensor:
+        """Refuse: the loss of a batch is inside ``training_step``."""
+        raise self._missing("the gradient of the loss")
+
+    def _missing(self, what: str) -> UserError:
+        name = type(self.module).__name__
+        return UserError(f"this method needs {what}, which {name} does not tell: use a model of flcluster.modules")
+
+    def to_device(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Refuse: what a batch becomes on the device is the Trainer's."""
+        raise self._missing("the model's logits of samples")
+
+    def parts(self, view: View) -> list[View]:
+        """A view as it is: it is read batch by batch."""
+        return [view]
+
+    def pin(self, view: View) -> None:
+        """Nothing is kept on the device."""
+
+
+class Shuffled(Sampler[list[int]]):
+    """The batches of an epoch, drawn anew each time; with BatchNorm a trailing batch of one is left out."""
+
+    def __init__(self, n: int, size: int, order: np.random.Generator, batch_norm: bool) -> None:
+        self.n, self.size, self.order, self.short = n, size, order, batch_norm and n % size == 1
+
+    def __len__(self) -> int:
+        return -(-self.n // self.size) - self.short
+
+    def __iter__(self) -> Iterator[list[int]]:
+        shuffled = self.order.permutation(self.n)
+        for batch in range(len(self)):
+            yield shuffled[batch * self.size : (batch + 1) * self.size].tolist()
+
+
+class _Local:
+    """What a method adds to a Trainer: where it starts, learning rates, what bends gradients; and it hears the loss."""
+
+    def __init__(self, job: Job, layout: Copied | None, before: Any) -> None:
+        self.job, self.layout, self.before = job, layout, before
+        self.total, self.batches = 0.0, 0
+
+    @property
+    def mean(self) -> float:
+        """Mean training loss over all batches; NaN if ``training_step`` returns none."""
+        return self.total / self.batches if self.batches else math.nan
+
+    def on_fit_start(self, trainer: Any, module: Any) -> None:
+        """Load the row, now that the module is set up."""
+        self.before(module)
+        if self.layout is not None:
+            self.layout.load(self.job.start)
+
+    def on_train_start(self, trainer: Any, module: Any) -> None:
+        """Set learning rates and momentum."""
+        factor, momentum = self.job.lr_factor, self.job.momentum
+        for group in (group for optimizer in trainer.optimizers for group in optimizer.param_groups):
+            group["lr"] *= factor
+            if momentum is not None and "momentum" not in group:
+                raise UserError("this method sets SGD's momentum, and the module's optimiser has none")
+            if momentum is not None:
+                group["momentum"] = momentum
+        if factor != 1:
+            for config in trainer.lr_scheduler_configs:
+                config.scheduler.base_lrs = [rate * factor for rate in getattr(config.scheduler, "base_lrs", [])]
+
+    def on_before_optimizer_step(self, trainer: Any, module: Any, optimizer: Any) -> None:
+        """Add the proximal pull and the correction to the gradients of this optimiser's parameters."""
+        job, layout = self.job, self.layout
+        if layout is None or not (job.prox or job.correction is not None):
+            return
+        anchor = job.start if job.anchor is None else job.anchor
+        stepped = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        held = dict(module.named_parameters())
+        for entry in layout.entries:
+            parameter = held.get(entry.name)
+            if (
+                parameter is None
+                or id(parameter) not in stepped
+                or parameter.grad is None
+                or not parameter.requires_grad
+            ):
+                continue
+            if job.prox:
+                parameter.grad.add_(parameter.detach() - layout.part(anchor, entry).to(parameter), alpha=job.prox)
+            if job.correction is not None:
+                parameter.grad.add_(layout.part(job.correction, entry).to(parameter))
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Add up the loss."""
+        loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+        if isinstance(loss, Tensor):
+            self.total, self.batches = self.total + float(loss.detach()), self.batches + 1
+
+
+BATCH_HOOKS = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
+HOOKS = ("on_fit_start", "on_train_start", "on_before_optimizer_step", "on_train_batch_end")
+
+
+def _hook(package: Any, local: _Local) -> Any:
+    """Return a callback of the module's own package that does what ``local`` says."""
+    callback = package.Callback()
+    for name in HOOKS:
+        setattr(callback, name, getattr(local, name))
+    return callback
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are equal, NaN with NaN."""
+    return torch.equal(a, b) or (a.is_floating_point() and torch.equal(a.nan_to_num(), b.nan_to_num()))
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Silence what a Trainer says at each start, and say nothing else."""
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "pytorch_lightning", "lightning.fabric")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def every_seed(seed: int, purpose: str, *ids: int) -> Iterator[None]:
+    """Seed torch's, NumPy's and Python's global generators inside the block, and restore them after."""
+    python, numpy = random.getstate(), np.random.get_state()
+    number = int(sequence(seed, purpose, *ids).generate_state(1)[0])
+    try:
+        random.seed(number)
+        np.random.seed(number)
+        with torch_seed(seed, purpose, *ids):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)

@@ -1,0 +1,48 @@
+"""Which of two ways a module is trained: by the one flat loop, or by a Trainer of Lightning's own."""
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import lightning.pytorch
+import torch
+
+NOT_HOOKS = {"forward", "configure_optimizers", "loss", "features", "predict_step", "extra_repr", "__init__"}
+"""What a classifier of ours may have of its own and still be trained by the flat loop."""
+
+
+def lightning_of(module: Any) -> ModuleType:
+    """Return the package that a module is made with: ``lightning.pytorch``, or the other one, ``pytorch_lightning``."""
+
+    other = sys.modules.get("pytorch_lightning")
+    if other is not None and isinstance(module, other.LightningModule):
+        return other
+    return lightning.pytorch
+
+
+def why_trainer(module: Any) -> str | None:
+    """Say why a module must be trained by Lightning's Trainer; None if the flat loop does the same.
+
+    The flat loop is for classifiers that say so (``flat_loop``) in a base class whose hooks they leave as they are, and
+    for modules without a ``training_step``.
+    """
+    kind = type(module)
+    if kind.training_step is lightning_of(module).LightningModule.training_step:
+        return None  # no Trainer could train it: its forward gives logits, and the flat loop takes their cross-entropy
+    base = next((each for each in kind.__mro__ if vars(each).get("flat_loop")), None)
+    if base is None:
+        return f"{kind.__name__} is a module of your own"
+    own = {
+        name
+        for each in kind.__mro__[: kind.__mro__.index(base)]
+        for name, value in vars(each).items()
+        if callable(value)
+    }
+    hooks = sorted(name for name in own - NOT_HOOKS if hasattr(lightning.pytorch.LightningModule, name))
+    if hooks:
+        return f"{kind.__name__} has its own {', '.join(hooks)}"
+    if any(not parameter.requires_grad for parameter in module.parameters()):
+        return f"some parameters of {kind.__name__} are frozen"
+    if "configure_optimizers" in own and not isinstance(module.configure_optimizers(), torch.optim.Optimizer):
+        return f"{kind.__name__} has schedulers or several optimisers"
+    return None
