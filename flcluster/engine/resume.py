@@ -87,6 +87,16 @@ def new_directory(base: Path) -> Path:
     raise AssertionError("unreachable")
 
 
+def refuse_objects(tree: Any, config: Path) -> None:
+    """Refuse a config.yaml that cannot be read back, because a script handed objects over that no file can tell."""
+    if isinstance(tree, dict) and tree.get("objects"):
+        untold = "; ".join(f"{name}: {why}" for name, why in tree["objects"].items())
+        raise UserError(
+            f"{config} is of a run of a script, and not all of it can be told in a file ({untold}). "
+            f'Go on with it in Python: fl.fit(…, run_dir="{config.parent}", ckpt="last") with the same objects'
+        )
+
+
 def refuse_changes(now: dict[str, Any], then_path: Path) -> None:
     """Refuse to go on with settings other than a run began with, but for those that cannot change a result."""
     a, b = flat(now), flat(yaml.safe_load(then_path.read_text()))
