@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from flcluster.errors import at_least
+from flcluster.given import Recorded
 
 __all__ = ["FederatedDataModule", "Shard", "Source", "View", "ViewDataset", "apportion", "joined", "labels_of"]
 
@@ -113,7 +114,7 @@ def labels_of(view: View) -> NDArray[np.int64]:
     return torch.cat(found).numpy() if found else np.empty(0, dtype=np.int64)
 
 
-class FederatedDataModule(LightningDataModule, ABC):
+class FederatedDataModule(Recorded, LightningDataModule, ABC):
     """Base of every flcluster datamodule: a Lightning datamodule that also knows clients and clusters.
 
     ``num_classes``, ``input_shape``, ``num_clusters`` and ``num_clients`` are known before any file is read,

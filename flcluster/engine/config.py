@@ -169,9 +169,9 @@ class Plan:
         return dumped(self.parser, self.settings)
 
 
-def dumped(parser: ArgumentParser, settings: Namespace) -> str:
+def dumped(parser: ArgumentParser, settings: Namespace, checked: bool = True) -> str:
     """Return settings as YAML, with every null: where the default is something else, null says something."""
-    text: str = parser.dump(settings, skip_unset=False)
+    text: str = parser.dump(settings, skip_unset=False, skip_validation=not checked)
     return text
 
 

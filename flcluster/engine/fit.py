@@ -2,6 +2,8 @@
 
 import os
 from contextlib import closing, nullcontext
+from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +71,7 @@ def fit(exp: Experiment) -> dict[str, Any]:
     fabric = fabric_of(exp)
     tell_children_their_parent()
     with hand_on() if elsewhere(exp.fabric) else nullcontext():
-        summary: dict[str, Any] = fabric.launch(drive, exp)
+        summary: dict[str, Any] = fabric.launch(partial(drive, exp=exp))
     return summary
 
 
@@ -81,6 +83,8 @@ def elsewhere(config: FabricConfig) -> bool:
 def drive(fabric: Fabric, exp: Experiment) -> dict[str, Any]:
     """Run an experiment in the processes that Fabric started."""
     settle(fabric, exp)
+    if elsewhere(exp.fabric):
+        exp.model = deepcopy(exp.model)  # tensors that were handed to another process are shared with it
     with Interrupt() as interrupt:
         run = ActiveRun(exp, fabric, interrupt)
         with run.progress, closing(run):

@@ -119,7 +119,8 @@ def _mallopt(limits: dict[int, int]) -> Callable[[int], int] | None:
         return None
     for name, value in limits.items():
         mallopt(name, value)
-    return trim
+    giving_back: Callable[[int], int] = trim
+    return giving_back
 
 
 def peak_gb() -> float | None:
