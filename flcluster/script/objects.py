@@ -26,8 +26,8 @@ def told(value: Any) -> Any:
         return {told(key): told(part) for key, part in value.items()}
     if isinstance(value, type):
         return class_path(value)
-    if type(value).__module__ in ("numpy", "torch"):
-        raise UntoldError(f"{type(value).__name__} given as an argument is in no file")
+    if type(value).__module__ in ("builtins", "numpy", "torch"):
+        raise UntoldError(f"an argument is a {type(value).__name__}, which a file cannot hold")
     entry: dict[str, Any] = {"class_path": class_path(type(value))}
     found = {name: told(part) for name, part in arguments(value).items()}
     return entry | ({"init_args": found} if found else {})
