@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LIBRARIES = ("modules", "datamodules", "algorithms")
 LAYERS = [
-    {"errors", "seeds", "files"},
+    {"errors", "seeds", "files", "given"},
     {"data"},
     {"clustering", "topology", "devices"},
     {"federation"},
@@ -17,7 +17,7 @@ LAYERS = [
     {"protocol"},
     {"engine"},
     {"report"},
-    {"cli"},
+    {"cli", "script"},
 ]
 """From low to high: what stands lower is imported by what stands higher, never the other way round."""
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

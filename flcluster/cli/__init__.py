@@ -1,6 +1,5 @@
 """The command ``flcluster``: fit, compare, study, report, gather, data, drift, convert, export, tables."""
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -16,18 +15,15 @@ def fit_command(argv: list[str]) -> int:
     from flcluster.engine.config import plan_fit
     from flcluster.engine.fit import build, fit
     from flcluster.engine.process import exit_code
+    from flcluster.engine.resume import tidy
     from flcluster.records.reader import Run
     from flcluster.report.report import summary_table
     from flcluster.report.tables import wide_console
 
     plan = plan_fit(argv)
-    try:
+    with tidy(plan.run_dir):
         exp = build(plan)
         summary = fit(exp)
-    except UserError:
-        with contextlib.suppress(OSError):
-            plan.run_dir.rmdir()  # only if nothing was written
-        raise
     if not is_main_process():
         return 0
     if summary["updates"] and exp.engine.pictures:

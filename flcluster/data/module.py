@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from flcluster.errors import UserError, at_least
+from flcluster.given import Recorded
 
 from .views import View, joined, labels_of
 
@@ -28,7 +29,7 @@ class Shard:
     """What was set apart of the training samples to choose by (stopping, sweeps); None without a validation split."""
 
 
-class FederatedDataModule(LightningDataModule, ABC):
+class FederatedDataModule(Recorded, LightningDataModule, ABC):
     """Base of every flcluster datamodule: a Lightning datamodule that also knows clients and clusters.
 
     ``num_classes``, ``input_shape``, ``num_clusters`` and ``num_clients`` are known before any file is read,

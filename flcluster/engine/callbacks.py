@@ -4,10 +4,11 @@ import math
 from typing import Any, Literal
 
 from flcluster.errors import UserError
+from flcluster.given import Recorded
 from flcluster.records.recorder import MEASURED
 
 
-class Callback:
+class Callback(Recorded):
     """The hooks a run calls, on every rank. Override what you need."""
 
     def on_fit_start(self, loop: Any) -> None:

@@ -18,7 +18,14 @@ from lightning.pytorch.loggers.logger import Logger
 
 from flcluster.data import FederatedDataModule
 from flcluster.engine.callbacks import Callback
-from flcluster.engine.resume import config_of, free_directory, option, refuse_changes, resumed
+from flcluster.engine.resume import (
+    config_of,
+    free_directory,
+    option,
+    refuse_changes,
+    refuse_objects,
+    resumed,
+)
 from flcluster.errors import UserError
 from flcluster.protocol.base import Algorithm
 
@@ -93,6 +100,7 @@ def layers(config: Path, over: tuple[Path, ...] = ()) -> list[Path]:
     if config.resolve() in [path.resolve() for path in over]:
         raise UserError(f"--config {over[0]}: base goes round in a circle: {' > '.join(map(str, [*over, config]))}")
     tree = _read(config, over)
+    refuse_objects(tree, config)
     names = tree.get("base") or [] if isinstance(tree, dict) else []
     below = [names] if isinstance(names, str) else names
     if not (isinstance(below, list) and all(isinstance(name, str) for name in below)):
@@ -133,6 +141,9 @@ def fit_parser(prog: str = "flcluster fit") -> ArgumentParser:
     parser.add_subclass_arguments(Algorithm, "algorithm", required=True)
     parser.add_argument("--logger", type=Logger | list[Logger] | None, default=None, help="Lightning logger(s).")
     parser.add_argument("--callbacks", type=list[Callback] | None, default=None, help="Hooks, e.g. EarlyStopping.")
+    parser.add_argument(
+        "--model_start", type=str | None, default=None, help="File of weights that the first models have."
+    )
     parser.add_argument("--run_dir", type=str | None, default=None, help="Default runs/<config>/<time>.")
     parser.add_argument("--ckpt_path", type=str | None, default=None, help="'last' or a checkpoint to go on from.")
     parser.link_arguments("seed_everything", "data.init_args.seed")
@@ -156,6 +167,14 @@ class Plan:
     settings: Namespace
     run_dir: Path
     checkpoint: Path | None
+    told: dict[str, Any] | None = None
+    """What config.yaml says, where settings have objects in them."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What config.yaml says: the resolved configuration without what is this run's alone."""
+        told: dict[str, Any] = yaml.safe_load(self.text) if self.told is None else self.told
+        return {**told, "run_dir": None, "ckpt_path": None}
 
     @property
     def text(self) -> str:
@@ -163,9 +182,9 @@ class Plan:
         return dumped(self.parser, self.settings)
 
 
-def dumped(parser: ArgumentParser, settings: Namespace) -> str:
+def dumped(parser: ArgumentParser, settings: Namespace, checked: bool = True) -> str:
     """Return settings as YAML, with every null: where the default is something else, null says something."""
-    text: str = parser.dump(settings, skip_unset=False)
+    text: str = parser.dump(settings, skip_unset=False, skip_validation=not checked)
     return text
 
 

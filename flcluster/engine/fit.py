@@ -1,18 +1,27 @@
 """One run from its plan: build what is configured, start the processes, drive, finish."""
 
 import os
+from contextlib import closing, nullcontext
+from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from jsonargparse import Namespace
 from lightning.fabric import Fabric
 
-from flcluster.engine.config import Plan
+from flcluster.engine.config import FabricConfig, Plan
 from flcluster.engine.loggers import prepare_loggers
-from flcluster.engine.process import Interrupt, end_with_parent, keep_freed_memory, tell_children_their_parent
+from flcluster.engine.process import (
+    Interrupt,
+    end_with_parent,
+    hand_on,
+    keep_freed_memory,
+    tell_children_their_parent,
+)
 from flcluster.engine.run import ActiveRun, Experiment
+from flcluster.engine.start import read_weights, start_from, where_from
 from flcluster.errors import UserError
 from flcluster.records.checkpoint import load_checkpoint
 from flcluster.seeds import torch_seed
@@ -23,11 +32,7 @@ PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 def build(plan: Plan) -> Experiment:
     """Instantiate what a plan names. No data is read yet."""
     restored = load_checkpoint(plan.checkpoint) if plan.checkpoint else None
-    config = {
-        **yaml.safe_load(plan.text),
-        "run_dir": None,
-        "ckpt_path": None,
-    }  # before the loggers are told what is this run's alone
+    config = plan.config  # before the loggers are told what is this run's alone
     ids = prepare_loggers(plan.settings, plan.run_dir, restored["logger_ids"] if restored else {})
     made = instantiated(plan)
     loggers = made.logger if isinstance(made.logger, list) else [made.logger] if made.logger else []
@@ -57,26 +62,45 @@ def instantiated(plan: Plan) -> Namespace:
         while root.__cause__ or root.__context__:  # the parser wraps what a constructor said
             root = root.__cause__ or root.__context__ or root
         raise UserError(f"cannot build what the configuration names: {root}") from error
+    if made.model_start is not None:
+        path = where_from(made.model_start, plan.run_dir if plan.checkpoint else None)
+        start_from(made.model, read_weights(path), str(path))
     return made
 
 
 def fit(exp: Experiment) -> dict[str, Any]:
     """Run an experiment to its end, or to the point where it is stopped, and return its summary."""
-    fabric = launch(exp)
+    fabric = fabric_of(exp)
+    tell_children_their_parent()
+    with hand_on() if elsewhere(exp.fabric) else nullcontext():
+        summary: dict[str, Any] = fabric.launch(partial(drive, exp=exp))
+    return summary
+
+
+def elsewhere(config: FabricConfig) -> bool:
+    """Say whether the run is driven in processes that are made for it, and none of them is this one."""
+    return config.strategy.endswith(("_spawn", "_fork", "_forkserver", "_notebook"))
+
+
+def drive(fabric: Fabric, exp: Experiment) -> dict[str, Any]:
+    """Run an experiment in the processes that Fabric started."""
+    settle(fabric, exp)
+    if elsewhere(exp.fabric):
+        exp.model = deepcopy(exp.model)  # tensors that were handed to another process are shared with it
     with Interrupt() as interrupt:
         run = ActiveRun(exp, fabric, interrupt)
-        with run.progress:
+        with run.progress, closing(run):
             run.begin()
             return run.finish(run.drive())
 
 
-def launch(exp: Experiment) -> Fabric:
-    """Start the processes and agree on where the run lives."""
+def fabric_of(exp: Experiment) -> Fabric:
+    """Make the Fabric that a run is configured with; no process is started yet."""
     c = exp.fabric
     if c.precision not in PRECISIONS:
         raise UserError(f"fabric.precision must be one of {', '.join(PRECISIONS)}, got {c.precision!r}")
     try:
-        fabric = Fabric(
+        return Fabric(
             accelerator=c.accelerator,
             devices=c.devices,
             num_nodes=c.num_nodes,
@@ -87,13 +111,14 @@ def launch(exp: Experiment) -> Fabric:
     except (ValueError, TypeError, RuntimeError, ImportError) as error:
         given = ", ".join(f"{name}={value!r}" for name, value in vars(c).items())
         raise UserError(f"fabric ({given}): {error}") from error
-    tell_children_their_parent()
-    fabric.launch()
+
+
+def settle(fabric: Fabric, exp: Experiment) -> None:
+    """Set this process up and agree with the others on where the run lives."""
     end_with_parent()
     keep_freed_memory()
     if exp.engine.threads or "OMP_NUM_THREADS" not in os.environ:
-        local = max(1, fabric.world_size // c.num_nodes)
+        local = max(1, fabric.world_size // exp.fabric.num_nodes)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         torch.set_num_threads(exp.engine.threads or max(1, cores // local))
     exp.run_dir = Path(fabric.broadcast(str(exp.run_dir)))
-    return fabric

@@ -19,6 +19,8 @@ def prepare_loggers(settings: Namespace, run_dir: Path, ids: dict[str, str]) -> 
     given = settings.get("logger")
     kept = dict(ids)
     for entry in given if isinstance(given, list) else [given] if given else []:
+        if not isinstance(entry, Namespace):  # a script's own object
+            continue
         arguments = entry.init_args
         if "save_dir" in arguments and arguments.save_dir in (None, "."):
             arguments.save_dir = str(run_dir)

@@ -1,11 +1,14 @@
 """Being told to stop: signals become a reason the run looks at between steps; orphaned ranks end themselves."""
 
 import ctypes
+import multiprocessing
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -51,6 +54,27 @@ class Interrupt:
         self.reason = SIGNALS[signal.Signals(number)]
 
 
+@contextmanager
+def hand_on() -> Iterator[None]:
+    """While others run in processes of their own, leave stopping to them.
+
+    A terminal's Ctrl-C reaches them by itself; other signals are handed on.
+    """
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        for child in multiprocessing.active_children():
+            if number != signal.SIGINT and child.pid is not None:
+                os.kill(child.pid, number)
+
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, handle) for number in SIGNALS} if main else {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def tell_children_their_parent() -> None:
     """Leave this process's number to the ranks that Fabric starts from it."""
     os.environ.setdefault(PARENT, str(os.getpid()))
@@ -75,12 +99,28 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 def keep_freed_memory() -> None:
     """Tell glibc not to hand activations back to the kernel after every step (page faults cost a CNN a third)."""
+    _mallopt({_M_MMAP_THRESHOLD: 2**30, _M_TRIM_THRESHOLD: 2**31 - 1})
+
+
+def give_freed_memory_back() -> None:
+    """Undo it: glibc's own limits, as they are once large blocks have been freed, and what is free now goes back."""
+    trim = _mallopt({_M_MMAP_THRESHOLD: 2**25, _M_TRIM_THRESHOLD: 2**26})
+    if trim is not None:
+        trim(0)
+
+
+def _mallopt(limits: dict[int, int]) -> Callable[[int], int] | None:
+    """Set limits of glibc's malloc; return its ``malloc_trim``, or None where there is another C library."""
     if not sys.platform.startswith("linux"):
-        return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
-    if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, 2**30)
-        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+        return None
+    library = ctypes.CDLL(None)
+    mallopt, trim = (getattr(library, name, None) for name in ("mallopt", "malloc_trim"))
+    if mallopt is None or trim is None:
+        return None
+    for name, value in limits.items():
+        mallopt(name, value)
+    giving_back: Callable[[int], int] = trim
+    return giving_back
 
 
 def peak_gb() -> float | None:

@@ -1,4 +1,4 @@
-"""Shows how a run is going: a bar on a terminal, plain lines elsewhere."""
+"""Shows how a run is going: a bar on a terminal, one line that changes in a notebook, plain lines elsewhere."""
 
 import sys
 import time
@@ -8,6 +8,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 LINE_SECONDS = 10.0
+"""Time between two plain lines."""
+
+
+def in_notebook() -> bool:
+    """Say whether this process is the kernel of a notebook."""
+    return "ipykernel" in sys.modules
 
 
 class RunProgress:
@@ -18,6 +24,7 @@ class RunProgress:
         self.title, self.total, self.done, self.first = title, total, done, done
         self.enabled = enabled
         self.bar = self._bar() if enabled and sys.stderr.isatty() else None
+        self.notebook, self.width = in_notebook(), 0
         self.began = self.spoke = time.monotonic()
 
     def _bar(self) -> Progress:
@@ -42,6 +49,8 @@ class RunProgress:
     ) -> None:
         if self.bar is not None:
             self.bar.stop()
+        if self.width:
+            print(file=sys.stderr)
 
     def start_from(self, done: int) -> None:
         """Count speed from here on: steps done before are another session's."""
@@ -50,8 +59,17 @@ class RunProgress:
 
     def note(self, text: str) -> None:
         """Say something once."""
-        if self.enabled:
+        if not self.enabled:
+            return
+        if self.notebook:
+            self._in_place(f"{self.title}: {text}")
+        else:
             self.console.print(f"{self.title}: {text}", highlight=False, markup=False)
+
+    def _in_place(self, line: str) -> None:
+        """Write over the line before: a notebook keeps every line it is given."""
+        print(f"\r{line:<{self.width}}", end="", file=sys.stderr, flush=True)
+        self.width = len(line)
 
     def update(self, done: int, state: dict[str, float], unit: str) -> None:
         """Move on."""
@@ -65,7 +83,11 @@ class RunProgress:
         shown = " ".join(f"{short} {state[name]:.3f}" for name, short in names.items() if name in state)
         if self.bar is not None:
             self.bar.update(self.task, completed=done, speed=f"{rate:.2f} {unit}/s", state=shown)
-        elif now - self.spoke >= LINE_SECONDS or done == self.total:
+        elif now - self.spoke >= self._pause(now) or done == self.total:
             self.spoke = now
             left = (self.total - done) / max(rate, 1e-9)
             self.note(f"{done}/{self.total} {rate:.2f} {unit}/s {shown} left {left:.0f} s")
+
+    def _pause(self, now: float) -> float:
+        """Return the time between two lines; those of a notebook come ever more slowly, as it keeps them all."""
+        return max(1.0, (now - self.began) / 50) if self.notebook else LINE_SECONDS

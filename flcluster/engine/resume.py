@@ -2,6 +2,8 @@
 
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
@@ -34,7 +36,7 @@ def free_directory(settings: Namespace, argv: list[str]) -> Path:
         return new_directory(Path("runs") / (named_after(Path(configs[-1])) if configs else "fit"))
     run_dir = Path(settings.run_dir)
     if (run_dir / "checkpoints" / "last.ckpt").exists() or (run_dir / "summary.json").exists():
-        raise UserError(f"run_dir {run_dir} already holds a run: add --ckpt_path last to go on, or name another one")
+        raise UserError(f"run_dir {run_dir} already holds a run: go on with it (--ckpt_path last), or name another one")
     return run_dir
 
 
@@ -85,6 +87,27 @@ def new_directory(base: Path) -> Path:
         except FileExistsError:  # another run began in this second
             continue
     raise AssertionError("unreachable")
+
+
+@contextmanager
+def tidy(run_dir: Path) -> Iterator[None]:
+    """Leave no empty directory behind where a run was refused before it wrote anything."""
+    try:
+        yield
+    except UserError:
+        with suppress(OSError):
+            run_dir.rmdir()
+        raise
+
+
+def refuse_objects(tree: Any, config: Path) -> None:
+    """Refuse a config.yaml that cannot be read back, because a script handed objects over that no file can tell."""
+    if isinstance(tree, dict) and tree.get("objects"):
+        untold = "; ".join(f"{name}: {why}" for name, why in tree["objects"].items())
+        raise UserError(
+            f"{config} is of a run of a script, and not all of it can be told in a file ({untold}). "
+            f'Go on with it in Python: fl.fit(…, run_dir="{config.parent}", ckpt="last") with the same objects'
+        )
 
 
 def refuse_changes(now: dict[str, Any], then_path: Path) -> None:

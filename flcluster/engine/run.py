@@ -8,6 +8,7 @@ from typing import Any
 
 from lightning import LightningModule
 from lightning.fabric import Fabric
+from torch import Tensor
 
 from flcluster.data import FederatedDataModule
 from flcluster.engine.config import EngineConfig, FabricConfig
@@ -16,6 +17,7 @@ from flcluster.engine.loop import Loop
 from flcluster.engine.process import Interrupt, peak_gb
 from flcluster.engine.progress import RunProgress
 from flcluster.engine.round_loop import RoundLoop
+from flcluster.engine.start import START, write_weights
 from flcluster.engine.upload_loop import UploadLoop
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
@@ -45,6 +47,10 @@ class Experiment:
     callbacks: Sequence[Any] = ()
     restored: dict[str, Any] | None = None
     logger_ids: dict[str, str] = field(default_factory=dict)
+    start: dict[str, Tensor] | None = None
+    """Weights of the first models that no file has yet; the run's directory will."""
+    go_on: str = "flcluster fit --run_dir {run_dir} --ckpt_path last"
+    """How to go on with the run once it has stopped."""
 
 
 class ActiveRun:
@@ -56,6 +62,8 @@ class ActiveRun:
         self._load_data()
         if self.main:
             write_config(exp.run_dir / "config.yaml", exp.config)
+            if exp.start is not None:
+                write_weights(exp.run_dir / START, exp.start)
         fabric.barrier()
         budget = int(exp.engine.memory_gb * 2**30)
         shared = fabric.world_size > 1
@@ -180,8 +188,13 @@ class ActiveRun:
         self.fabric.barrier()
         if why:
             self.progress.note(f"stopped at {self.loop.position} of {self.loop.total}: {why}")
-            self.progress.note(f"go on with: flcluster fit --run_dir {self.exp.run_dir} --ckpt_path last")
+            self.progress.note(f"go on with: {self.exp.go_on.format(run_dir=self.exp.run_dir)}")
         return summary
+
+    def close(self) -> None:
+        """Close what is open; the run may have failed before there was anything."""
+        if hasattr(self.recorder, "clients"):
+            self.recorder.close()
 
     def summary(self, why: str | None) -> dict[str, Any]:
         """Return the flat summary of the run so far (cluster accuracy as of the last session)."""

@@ -55,16 +55,16 @@ class UploadLoop(Loop[S]):
             row=trained.row,
             start=self.algorithm.trains_from(self.state, self.starts[client]).to(self.fed.device),
             last_sync=int(self.synced[client]),
+            epoch=self.epoch,
             size=trained.size,
             carry=self.carries.get(client),
             seen=trained.seen,
             progress=n / self.total,
         )
         self.fed.fabric.call("on_upload", loop=self, upload=up)
-        staleness = self.epoch + 1 - up.last_sync
         reply = self._serve(up)
         self.position, self.time = n + 1, float(self.schedule.times[n])
-        return [self._exchange(n, up, reply, trained, shard, staleness)]
+        return [self._exchange(n, up, reply, trained, shard)]
 
     def _serve(self, up: Upload) -> Reply | None:
         """Let the method answer; a bad upload is refused and leaves everything as it was."""
@@ -128,9 +128,7 @@ class UploadLoop(Loop[S]):
             test=shard.test,
         )
 
-    def _exchange(
-        self, n: int, up: Upload, reply: Reply | None, trained: Trained[Tensor], shard: Shard, staleness: int
-    ) -> Exchange:
+    def _exchange(self, n: int, up: Upload, reply: Reply | None, trained: Trained[Tensor], shard: Shard) -> Exchange:
         before, size, wire = trained.accuracy, trained.size, self.fed.layout.row_bytes
         train_cost = 3 * size * self.algorithm.local_epochs
         common: dict[str, Any] = dict(
@@ -138,7 +136,7 @@ class UploadLoop(Loop[S]):
             client=up.client,
             cycle=up.cycle,
             samples=size,
-            staleness=staleness,
+            staleness=up.staleness,
             acc_before=before,
             loss=trained.loss,
             true=shard.mixture,

@@ -28,6 +28,8 @@ class Upload:
     """The row its training began from."""
     last_sync: int
     """τ: the epoch of the client's last reply."""
+    epoch: int
+    """How many uploads the server has taken in before this one."""
     size: int
     carry: Tensor | None
     """What the client kept from its last reply to send now."""
@@ -35,6 +37,11 @@ class Upload:
     """What ``observe`` found."""
     progress: float
     """How far the run is, in [0, 1)."""
+
+    @property
+    def staleness(self) -> int:
+        """Uploads that the server takes in from the client's last reply to this one, which is counted too."""
+        return self.epoch + 1 - self.last_sync
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,10 +10,10 @@ from typing import Any
 
 from flcluster.records.reader import Run
 
-COUNTED = r"(data|model|algorithm|callbacks)(\..*)?|fabric\.precision|engine\.session"
+COUNTED = r"(data|model|algorithm|callbacks)(\..*)?|model_start|fabric\.precision|engine\.session"
 
 
-OPTIONAL = r"callbacks|engine\.session"
+OPTIONAL = r"callbacks|model_start|engine\.session"
 """Settings that count only where they say something."""
 
 
@@ -21,7 +21,7 @@ PLACES = r".*\.(root|download|cache)"
 """Settings that say where data lie, not what they are."""
 
 
-FILES = r".*\.(manifest|path|file|folder)"
+FILES = r".*\.(manifest|path|file|folder)|model_start"
 """Settings that name a file, of which only the name counts."""
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from typing_extensions import Self
 
 from flcluster.errors import UserError
 from flcluster.records.columns import COLUMNS
@@ -35,7 +36,7 @@ class Run:
     """The resolved configuration, as ``config.yaml`` has it; None where that cannot be read."""
 
     @classmethod
-    def load(cls, path: str | Path) -> "Run":
+    def load(cls, path: str | Path) -> Self:
         """Read a run's directory."""
         path = Path(path)
         summary = _read_summary(path / "summary.json")

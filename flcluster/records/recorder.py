@@ -91,6 +91,11 @@ class Recorder:
         self.clients = CsvFile(folder and folder / "clients.csv", columns, at.get("clients"))
         self.metrics = CsvFile(folder and folder / "metrics.csv", session, at.get("metrics"))
 
+    def close(self) -> None:
+        """Close the files."""
+        self.clients.file.close()
+        self.metrics.file.close()
+
     def add(self, exchange: Exchange, epoch: int) -> None:
         """Take in one exchange."""
         self.updates += 1

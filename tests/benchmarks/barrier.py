@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from lightning.fabric import Fabric
 
-from flcluster.cli.export import Saved
 from flcluster.data import View
+from flcluster.engine.saved import Saved
 from flcluster.federation.bank import Bank
 from flcluster.federation.federation import Federation
 
