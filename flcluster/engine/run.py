@@ -74,6 +74,7 @@ class ActiveRun:
             lambda width: Bank(exp.run_dir / "bank", width, budget, shared),
             exp.seed,
             exp.engine.metric,
+            given=bool(exp.start is not None or exp.config.get("model_start")),
         )
         self.loop: Loop[Any] = make_loop(exp.algorithm, self.fed, exp.engine.look_ahead, exp.engine.session)
         self.loop.run_dir = exp.run_dir
@@ -220,6 +221,7 @@ class ActiveRun:
         content = {
             "position": self.loop.position,
             "bank": self.fed.bank.save(),
+            "travels": self.fed.travels,
             "loop": self.loop.save(),
             "recorder": self.recorder.save(),
             "callbacks": [c.state_dict() if hasattr(c, "state_dict") else {} for c in self.exp.callbacks],

@@ -16,6 +16,7 @@ from flcluster.engine.fit import instantiated
 from flcluster.engine.resume import config_of, refuse_objects
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
+from flcluster.federation.copied import Copied
 from flcluster.federation.layout import Layout
 from flcluster.protocol.base import Algorithm
 from flcluster.records.checkpoint import load_checkpoint
@@ -85,12 +86,20 @@ class Saved:
             return self.models()[cluster]
         raise UserError(f"client {client}: the run's checkpoint has no model of this client")
 
+    def layout(self) -> Layout | Copied:
+        """Return how a model lies in a row of this run; of a module of one's own the checkpoint knows what travels."""
+        module, travels = deepcopy(self.model), self.content["travels"]
+        if travels is None:
+            return Layout(module)
+        trained, changed = travels
+        return Copied(module, trained, changed, torch.device("cpu"))
+
     def module(self, cluster: int | None = None, client: int | None = None) -> LightningModule:
         """Return a copy of the run's module with the weights of a cluster or a client."""
         if cluster is not None and client is not None:
             raise UserError("give either a cluster or a client, not both")
         module = deepcopy(self.model)
-        layout = Layout(deepcopy(self.model))
+        layout = self.layout()
         row = self.cluster_model(cluster) if client is None else self.client_model(client, layout.size)
         module.load_state_dict(layout.state_dict(row))
         return module

@@ -55,12 +55,15 @@ class Federation:
         bank: BankMaker,
         seed: int,
         metric: str | None = None,
+        given: bool = False,
     ) -> None:
         self.fabric, self.data, self.seed = fabric, data, seed
         self.ranks = Ranks(fabric)
         self.by_trainer = why_trainer(module)
         """Why local training is done by Lightning's Trainer; None where the flat loop does it."""
         self.worker: Worker = self._worker(module, metric)
+        self.first = self.layout.snapshot() if given or self.by_trainer else None
+        """The module as it was given, where that is the first model."""
         self.bank = bank(self.layout.size)
         self.now = 0.0
         """Virtual time at the start of the current round."""
@@ -95,6 +98,14 @@ class Federation:
     def device(self) -> torch.device:
         """Where rows of the server's state live."""
         return self.layout.row.device
+
+    @property
+    def travels(self) -> tuple[list[str], list[str]] | None:
+        """What of a module of the user's own trains, and what else training changes; None where all of it travels."""
+        if self.by_trainer is None:
+            return None
+        names = [(entry.name, entry.stop <= self.layout.num_parameters) for entry in self.layout.entries]
+        return [name for name, trains in names if trains], [name for name, trains in names if not trains]
 
     @property
     def module(self) -> LightningModule:
@@ -140,13 +151,15 @@ class Federation:
 
     def _first_row(self, number: int) -> Tensor:
         """Return a first model; a module of the user's own as it is given (number 0), or what trains drawn anew."""
-        if not isinstance(self.worker, LightningWorker):
+        if self.first is not None and number == 0:
+            return self.first.clone()
+        if self.by_trainer is None:
             return Layout(built_anew(self.worker.module).to(self.device)).row
-        self.layout.load(self.worker.first)
-        if number:
-            kept = redrawn(self.worker.module)
-            if kept:
-                self.note(f"first model {number} begins with these weights as they were given: {', '.join(kept)}")
+        assert self.first is not None
+        self.layout.load(self.first)
+        kept = redrawn(self.worker.module)
+        said = f", but for {', '.join(kept)}, which stay as they were given" if kept else ""
+        self.note(f"what trains of first model {number} is drawn anew{said}")
         return self.layout.snapshot()
 
     @property

@@ -1,5 +1,6 @@
 """A run with a module of one's own: it says which path it takes, resumes bit for bit, and two processes agree."""
 
+import csv
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from flcluster.cli import main
+from flcluster.engine.saved import Saved
 
 MODULE = '''
 import math
@@ -76,3 +78,19 @@ def test_two_processes_give_the_same(tmp_path):
     command = [sys.executable, "-m", "flcluster", "fit", *COMMON, "--run_dir", "two", "--fabric.devices", "2"]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])})
     assert Path("one/clients.csv").read_bytes() == Path("two/clients.csv").read_bytes()
+
+
+@pytest.mark.usefixtures("own")
+def test_its_models_are_read_back():
+    """What a participant was measured with in the last round is what the run's directory gives."""
+    flags = ["--algorithm", "FedAvg", "--algorithm.rounds", "3", "--data.redraw", "false"]
+    assert main(["fit", *COMMON, *flags, "--run_dir", "run"]) == 0
+    saved = Saved.load(Path("run"))
+    module = saved.module(cluster=0).eval()
+    saved.data.setup()
+    with open("run/clients.csv", newline="") as file:
+        last = [row for row in csv.DictReader(file) if row["cycle"] == "2"]
+    assert len(last) == 6
+    for row in last:
+        x, y = saved.data.shard(int(row["client"]), 2).test.tensors()
+        assert float((module(x).argmax(1) == y).float().mean()) == pytest.approx(float(row["acc_after"]), abs=1e-6)

@@ -10,6 +10,8 @@ from torch import nn
 from flcluster.algorithms import IFCA, FedAvg
 from flcluster.engine.round_loop import RoundLoop
 from flcluster.engine.run import make_loop
+from flcluster.federation.bank import Bank
+from flcluster.federation.federation import Federation
 
 SEED = 11
 COMMON = {"local_epochs": 2, "batch_size": 16, "rounds": 3}
@@ -238,3 +240,18 @@ def test_first_models_are_repeatable_and_differ(federation):
     assert torch.equal(a, b[:3])
     assert len({tuple(row.tolist()) for row in b}) == 4
     assert not torch.equal(federation(seed=2).init_rows(1)[0], a[0])
+
+
+def test_given_weights_are_the_first_model_and_others_are_drawn(blobs, mlp, fabric, tmp_path):
+    """A warm start: number 0 is the module as it is given, number 1 is what a run without would draw."""
+    module = mlp()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.fill_(0.25)
+    data = blobs()
+    make = {"bank": lambda width: Bank(tmp_path / "bank", width, 2**20), "seed": 3}
+    warm = Federation(fabric, module, data, **make, given=True)
+    cold = Federation(fabric, mlp(), data, **make)
+    assert torch.equal(warm.init_rows(1)[0], torch.full((warm.layout.size,), 0.25))
+    assert torch.equal(warm.init_rows(2)[1], cold.init_rows(2)[1])
+    assert not torch.equal(cold.init_rows(1)[0], warm.init_rows(1)[0])
