@@ -90,8 +90,10 @@ class ClusteredDataModule(FederatedDataModule):
             return
         pairs = self.sources()
         self._check_sizes([len(train) for train, _ in pairs], [len(test) for _, test in pairs])
-        limits = self.proxy_size, self.train_limit, self.seed, self.val_share
-        self._clusters = [make_cluster(*pair, *limits) for pair in pairs]
+        self._clusters = [
+            make_cluster(train, test, self.proxy_size, self.train_limit, self.seed, self.val_share)
+            for train, test in pairs
+        ]
 
     def main_cluster(self, client: int) -> int:
         """Return the cluster that most of a client's samples come from."""
