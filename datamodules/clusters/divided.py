@@ -24,6 +24,7 @@ class Divided:
     num_clients: int
     test_size: int | None
     seed: int
+    val_share: float = 0.0
 
     def __post_init__(self) -> None:
         if self.num_clients < self.num_clusters:
@@ -50,7 +51,8 @@ class Divided:
         held, mixture = self.clusters()[main], torch.zeros(self.num_clusters)
         mixture[main] = 1.0
         train, test = View(((held.train, self._train(client)),)), View(((held.test, self._test(client)),))
-        return Shard(train, test, mixture)
+        val = View(((held.train, self._part(self._val_orders, client)),)) if self.val_share else None
+        return Shard(train, test, mixture, val)
 
     def _train(self, client: int) -> Tensor:
         return self._part(self._train_orders, client)
@@ -68,6 +70,10 @@ class Divided:
     @cached_property
     def _train_orders(self) -> list[Tensor]:
         return [_shuffled(c.train_index, self.seed, "train", k) for k, c in enumerate(self.clusters())]
+
+    @cached_property
+    def _val_orders(self) -> list[Tensor]:
+        return [_shuffled(c.val_index, self.seed, "val", k) for k, c in enumerate(self.clusters())]
 
     @cached_property
     def _test_orders(self) -> list[Tensor]:

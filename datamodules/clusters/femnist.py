@@ -8,6 +8,7 @@ from torch import Tensor
 
 from flcluster import seeds
 from flcluster.data import FederatedDataModule, Shard, View
+from flcluster.datamodules.skew.dealing import set_apart
 from flcluster.datamodules.sources.class_names import EMNIST
 from flcluster.datamodules.sources.images import ImageSource, scaled_name, scaling
 from flcluster.datamodules.sources.leaf import NUM_CLASSES, SIDE, Writers, load_femnist
@@ -34,6 +35,7 @@ class RotatedFEMNIST(FederatedDataModule):
         seed: Seed of every draw.
         normalise: Take the mean off the pixels and divide by std; false leaves them in [0, 1]. The dataset's name then
             says so.
+        val_share: Share of each writer's training samples that is set apart to choose by; 0 sets none apart.
     """
 
     name = "FEMNIST"
@@ -47,16 +49,19 @@ class RotatedFEMNIST(FederatedDataModule):
         root: str | Path = "data",
         seed: int = 0,
         normalise: bool = True,
+        val_share: float = 0.0,
     ) -> None:
         super().__init__()
         self.num_classes, self.input_shape = NUM_CLASSES, (1, SIDE, SIDE)
         self.num_clusters, self.num_clients, self.min_samples = num_clusters, num_clients, min_samples
+        self.val_share = val_share
         self.batch_size, self.root, self.seed = batch_size, Path(root).expanduser(), seed
         self.name, self.normalise = scaled_name(self.name, normalise), normalise
         self.mean, self.std = scaling(MEAN, STD, normalise)
         self.writers: list[str] = []
         """The writer of each client, once the data are loaded."""
         self._train: list[Tensor] = []
+        self._val: list[Tensor] = []
         self._test: list[Tensor] = []
         self._sources: list[tuple[ImageSource, ImageSource]] = []
         self._check_arguments()
@@ -83,6 +88,12 @@ class RotatedFEMNIST(FederatedDataModule):
         chosen = self._choose(train, test)
         self.writers = [names[writer] for writer in chosen]
         self._train, self._test = [train.of(w) for w in chosen], [test.of(w) for w in chosen]
+        if self.val_share:
+            parts = [
+                set_apart(held.numpy(), self.val_share, 0.0, seeds.rng(self.seed, "validation", client))
+                for client, held in enumerate(self._train)
+            ]
+            self._train, self._val = ([torch.from_numpy(part[i]) for part in parts] for i in (0, 1))
         scale = self.mean, self.std
         self._sources = [
             (ImageSource(train.images, *scale, angle), ImageSource(test.images, *scale, angle)) for angle in self.angles
@@ -104,7 +115,8 @@ class RotatedFEMNIST(FederatedDataModule):
         train, test = self._sources[self.main_cluster(client)]
         mixture = torch.zeros(self.num_clusters)
         mixture[self.main_cluster(client)] = 1.0
-        return Shard(View(((train, self._train[client]),)), View(((test, self._test[client]),)), mixture)
+        val = View(((train, self._val[client]),)) if self.val_share else None
+        return Shard(View(((train, self._train[client]),)), View(((test, self._test[client]),)), mixture, val)
 
     def proxy(self, cluster: int) -> View:
         """Refuse: nothing is left for the server."""
@@ -136,6 +148,7 @@ class RotatedFEMNIST(FederatedDataModule):
     def _check_arguments(self) -> None:
         self._at_least(1, "num_clusters", "num_clients", "min_samples", "batch_size")
         self._at_least(0, "seed")
+        self._check_share("val_share")
         if self.num_clients < self.num_clusters:
             raise UserError(
                 f"data.num_clients is {self.num_clients}: each of the {self.num_clusters} clusters needs a client"

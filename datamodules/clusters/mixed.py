@@ -12,7 +12,7 @@ from flcluster import seeds
 from flcluster.data import Shard, View, apportion
 from flcluster.errors import UserError
 
-from .cluster import Cluster, refuse
+from .cluster import Cluster, refuse, val_size
 
 MAIN_SHARE = (0.4, 0.9)
 """The papers' smallest and largest share of the main cluster."""
@@ -30,6 +30,7 @@ class Mixed:
     redraw: bool
     test_size: int
     seed: int
+    val_share: float = 0.0
 
     def __post_init__(self) -> None:
         if not 1 <= self.samples[0] <= self.samples[1]:
@@ -62,7 +63,16 @@ class Mixed:
         ]
         tested = apportion(counts, self.test_size)
         test = [(c.test, draw_without_replacement(rng, c.test_index, k)) for c, k in zip(clusters, tested, strict=True)]
-        return Shard(View(tuple(train)), View(tuple(test)), torch.from_numpy(counts / n).float())
+        val = None
+        if self.val_share:
+            wanted = apportion(counts, val_size(self.val_share, n))
+            val = View(
+                tuple(
+                    (c.train, draw_without_replacement(rng, c.val_index, min(k, len(c.val_index))))
+                    for c, k in zip(clusters, wanted.tolist(), strict=True)
+                )
+            )
+        return Shard(View(tuple(train)), View(tuple(test)), torch.from_numpy(counts / n).float(), val)
 
     def _size(self, client: int, cycle: int) -> tuple[int, np.random.Generator]:
         """Draw the size of a shard; what follows is drawn from the same generator."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from flcluster.data import FederatedDataModule, Shard, Source, View
 from flcluster.errors import UserError
 
-from .cluster import Cluster, make_cluster, refuse
+from .cluster import Cluster, make_cluster, refuse, val_size
 from .divided import Divided
 from .mixed import MAIN_SHARE, Mixed
 
@@ -45,6 +45,8 @@ class ClusteredDataModule(FederatedDataModule):
         download: Download what is missing, where that is possible.
         seed: Seed of every draw.
         train_limit: Use only so many training images of each cluster, chosen at random; all if not given.
+        val_share: Share of each cluster's training images that is set apart to choose by and trains nobody; a client
+            validates on some of them, in proportion to its samples and in its mixture. 0 sets none apart.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class ClusteredDataModule(FederatedDataModule):
         download: bool = False,
         seed: int = 0,
         train_limit: int | None = None,
+        val_share: float = 0.0,
     ) -> None:
         super().__init__()
         self.num_classes, self.input_shape = num_classes, tuple(input_shape)
@@ -71,7 +74,7 @@ class ClusteredDataModule(FederatedDataModule):
         self.num_clients = 20 * num_clusters if num_clients is None else num_clients
         self.samples, self.redraw = samples, redraw and samples is not None
         self.proxy_size, self.test_size, self.train_limit = proxy_size, test_size, train_limit
-        self.batch_size, self.seed = batch_size, seed
+        self.batch_size, self.seed, self.val_share = batch_size, seed, val_share
         self.root, self.download = Path(root).expanduser(), download
         self._clusters: list[Cluster] = []
         self._check_arguments()
@@ -87,7 +90,10 @@ class ClusteredDataModule(FederatedDataModule):
             return
         pairs = self.sources()
         self._check_sizes([len(train) for train, _ in pairs], [len(test) for _, test in pairs])
-        self._clusters = [make_cluster(*pair, self.proxy_size, self.train_limit, self.seed) for pair in pairs]
+        self._clusters = [
+            make_cluster(train, test, self.proxy_size, self.train_limit, self.seed, self.val_share)
+            for train, test in pairs
+        ]
 
     def main_cluster(self, client: int) -> int:
         """Return the cluster that most of a client's samples come from."""
@@ -113,7 +119,7 @@ class ClusteredDataModule(FederatedDataModule):
         return View(((held.test, held.proxy_index),))
 
     def cluster_train(self, cluster: int) -> View:
-        """Return a cluster's whole training split."""
+        """Return a cluster's whole training split, without what validates."""
         held = self._loaded()[cluster]
         return View(((held.train, held.train_index),))
 
@@ -138,6 +144,7 @@ class ClusteredDataModule(FederatedDataModule):
             redraw=self.redraw,
             test_size=self.test_size,
             seed=self.seed,
+            val_share=self.val_share,
         )
 
     def _divided(self, main_share: tuple[float, float]) -> Divided:
@@ -152,6 +159,7 @@ class ClusteredDataModule(FederatedDataModule):
             num_clients=self.num_clients,
             test_size=self.test_size,
             seed=self.seed,
+            val_share=self.val_share,
         )
 
     def _check_client(self, client: int) -> None:
@@ -161,6 +169,7 @@ class ClusteredDataModule(FederatedDataModule):
     def _check_arguments(self) -> None:
         self._at_least(1, "num_classes", "num_clusters", "num_clients", "test_size", "train_limit", "batch_size")
         self._at_least(0, "seed", "proxy_size")
+        self._check_share("val_share")
 
     def _check_sizes(self, train: list[int], test: list[int]) -> None:
         """Refuse what the smallest cluster cannot give."""
@@ -169,4 +178,5 @@ class ClusteredDataModule(FederatedDataModule):
         if self.proxy_size >= min(test):
             refuse("proxy_size", self.proxy_size, "test", min(test), min(test) - 1, self.name)
         given = train if self.train_limit is None else [self.train_limit] * len(train)
+        given = [n - val_size(self.val_share, n) for n in given]
         self._held.check(given, [n - self.proxy_size for n in test], self.name)

@@ -1,5 +1,7 @@
 """From counts to samples: whole tables of clients by classes, and the owner of every sample."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,6 +9,14 @@ from flcluster.datamodules.sources.counts import Ints
 
 NOBODY = -1
 """The owner of a sample that no client holds."""
+
+
+class Parts(NamedTuple):
+    """One client's samples by purpose."""
+
+    train: Ints
+    val: Ints
+    test: Ints
 
 
 def deal(labels: Ints, counts: Ints, rng: np.random.Generator) -> Ints:
@@ -89,3 +99,21 @@ def share_like(counts: Ints, totals: Ints, rng: np.random.Generator) -> Ints:
         shared[order[:missing], c] += 1
         owed[order[:missing]] -= 1
     return shared
+
+
+def set_apart(part: Ints, val_share: float, test_share: float, rng: np.random.Generator) -> Parts:
+    """Draw shares of one client's samples that validate and test; one of each at least, if one is left to train.
+
+    >>> [len(part) for part in set_apart(np.arange(10), 0.0, 0.2, np.random.default_rng(0))]
+    [8, 0, 2]
+    >>> [len(part) for part in set_apart(np.arange(2), 0.1, 0.1, np.random.default_rng(0))]
+    [1, 0, 1]
+    """
+    order = rng.permutation(part)
+    test = _count(test_share, len(order), len(order) - 1)
+    val = _count(val_share, len(order), len(order) - 1 - test)
+    return Parts(np.sort(order[test + val :]), np.sort(order[test : test + val]), np.sort(order[:test]))
+
+
+def _count(share: float, total: int, most: int) -> int:
+    return int(np.clip(np.rint(share * total), min(1, most), max(most, 0))) if share > 0 else 0

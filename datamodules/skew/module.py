@@ -16,7 +16,7 @@ from flcluster.errors import UserError
 from .dirichlet import Dirichlet
 from .natural_ids import NaturalIds
 from .partitions import Partition, Samples
-from .split import Dropouts, LabelSplit, divide, reserve
+from .split import Dropouts, LabelSplit, divide, reserve, with_validation
 
 
 class Skewed(ImageDataModule):
@@ -43,6 +43,7 @@ class Skewed(ImageDataModule):
         root: Folder that holds the datasets.
         download: Download what is missing, where that is possible.
         seed: Seed of every draw.
+        val_share: Share of each client's training samples that is set apart to choose by; 0 sets none apart.
     """
 
     num_clusters = 1
@@ -62,12 +63,13 @@ class Skewed(ImageDataModule):
         root: str | Path = "data",
         download: bool = False,
         seed: int = 0,
+        val_share: float = 0.0,
     ) -> None:
         super().__init__()
         self.num_classes, self.num_clients = self.known.num_classes, num_clients
         self._take_up(dataset_kwargs, image_size)
         self.partition = partition or Dirichlet()
-        self.test_share, self.proxy_size, self.limit = test_share, proxy_size, limit
+        self.test_share, self.proxy_size, self.limit, self.val_share = test_share, proxy_size, limit, val_share
         self.batch_size, self.root, self.download, self.seed = batch_size, Path(root).expanduser(), download, seed
         self._dropouts = Dropouts(_chosen(dropouts, self.partition.dropouts), _chosen(monopoly_classes, ()))
         self._loaded: tuple[ImageSource, LabelSplit] | None = None
@@ -115,7 +117,8 @@ class Skewed(ImageDataModule):
         """Return what a client holds, the same in every cycle."""
         split = self._drawn[1]
         train, test = split.train[self._checked(client)], split.test[client]
-        return Shard(self._view(train), self._view(test), torch.ones(1))
+        val = self._view(split.val[client]) if self.val_share else None
+        return Shard(self._view(train), self._view(test), torch.ones(1), val)
 
     def proxy(self, cluster: int) -> View:
         """Return what the server holds (no client trains or is tested on any of it)."""
@@ -152,7 +155,8 @@ class Skewed(ImageDataModule):
             seed=self.seed,
         )
         samples = Samples(labels, self.num_classes, ids)
-        return divide(self.partition, self._dropouts, samples, kept, self.num_clients, self.seed)
+        split = divide(self.partition, self._dropouts, samples, kept, self.num_clients, self.seed)
+        return with_validation(split, samples, self.val_share, self.seed) if self.val_share else split
 
     def _view(self, index: Ints) -> View:
         return View(((self._drawn[0], torch.from_numpy(index)),))
@@ -165,6 +169,7 @@ class Skewed(ImageDataModule):
     def _check_arguments(self) -> None:
         self._at_least(1, "num_classes", "num_clients", "batch_size", "limit")
         self._at_least(0, "seed", "proxy_size")
+        self._check_share("val_share")
         if self.test_share is not None and not 0 < self.test_share < 1:
             raise UserError(f"data.test_share is {self.test_share}: it must be above 0 and below 1, or null")
         if self.partition.says_who:  # also who drops out

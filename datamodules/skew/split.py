@@ -1,6 +1,6 @@
 """What trains, what tests and what the server holds, of one labelled dataset divided among clients."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ from flcluster import seeds
 from flcluster.datamodules.sources.counts import Ints, rank_in_runs
 from flcluster.errors import UserError
 
-from .dealing import NOBODY, count_table, deal, parts_of, share_like
+from .dealing import NOBODY, count_table, deal, parts_of, set_apart, share_like
 from .partitions import Partition, Samples
 
 
@@ -35,6 +35,8 @@ class LabelSplit:
     """What the server holds."""
     counts: Ints
     """Training samples by client and class."""
+    val: list[Ints] = field(default_factory=list)
+    """What each client set apart of its training samples to choose by."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,16 @@ def divide(
         proxy=kept.proxy,
         counts=counts,
     )
+
+
+def with_validation(split: LabelSplit, samples: Samples, share: float, seed: int) -> LabelSplit:
+    """Set a share of each client's training samples apart to choose by; all else stays as it was."""
+    parts = [
+        set_apart(held, share, 0.0, seeds.rng(seed, "validation", client)) for client, held in enumerate(split.train)
+    ]
+    train = [part.train for part in parts]
+    counts = np.stack([np.bincount(samples.labels[held], minlength=samples.num_classes) for held in train])
+    return replace(split, train=train, val=[part.val for part in parts], counts=counts)
 
 
 def drawn_share(labels: Ints, share: float, rng: np.random.Generator) -> Ints:

@@ -1,18 +1,19 @@
 """Who holds what at which round: arrivals sorted into timelines, and the rule of the window."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flcluster import seeds
 from flcluster.datamodules.sources.counts import Ints
-from flcluster.datamodules.sources.loading import Split
 
 from .arrivals import SampleArrivals, StreamSetting
 from .looks import LabelledSource
 from .timeline import Timeline, split_along_time
+
+Purpose = Literal["train", "test", "val"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,13 +26,15 @@ class Holding:
 
     train: Timeline
     test: Timeline
+    val: Timeline
+    """Samples that would train but validate; none without a share for that."""
     ticks: Ints
     """The rounds above 0 at which something arrives for anyone, ascending."""
     window: int
     num_clients: int
 
     @classmethod
-    def of(cls, found: SampleArrivals, setting: StreamSetting, pool: Ints) -> "Holding":
+    def of(cls, found: SampleArrivals, setting: StreamSetting, pool: Ints, val_share: float = 0.0) -> "Holding":
         """Sort arrivals by client and time, part them into train and test unless they say how, and name the samples.
 
         Sample ``i`` of the setting is sample ``pool[i]`` of the source.
@@ -47,12 +50,14 @@ class Holding:
             test = found.test[order]
         else:
             test = split_along_time(client, setting.test_share, num_clients, rng)
-        lines = [Timeline.of(sample[part], client[part], arrival[part]) for part in (~test, test)]
-        return cls(lines[0], lines[1], np.unique(arrival[arrival > 0]), setting.window, num_clients)
+        drawn = np.flatnonzero(seeds.rng(setting.seed, "validation").random(1 + int(pool.max(initial=0))) < val_share)
+        val = np.isin(sample, np.setdiff1d(drawn, sample[test]))  # whoever holds it, and tests nobody
+        lines = [Timeline.of(sample[part], client[part], arrival[part]) for part in (~test & ~val, test, val)]
+        return cls(lines[0], lines[1], lines[2], np.unique(arrival[arrival > 0]), setting.window, num_clients)
 
-    def line(self, split: Split) -> Timeline:
+    def line(self, split: Purpose) -> Timeline:
         """Return the timeline of a split."""
-        return self.train if split == "train" else self.test
+        return {"train": self.train, "test": self.test, "val": self.val}[split]
 
     def bounds(self, cycle: int) -> tuple[int, int]:
         """Return (after, upto): at a round clients hold what arrived later than the one and no later than the other."""
@@ -64,7 +69,7 @@ class Holding:
         """Mark the clients for whom a sample comes or goes at a round."""
         changed, everyone = np.zeros(self.num_clients, dtype=bool), np.arange(self.num_clients)
         for before, now in zip(self.bounds(cycle - 1), self.bounds(cycle), strict=True):  # what goes, what comes
-            for line in (self.train, self.test) if now > before else ():
+            for line in (self.train, self.test, self.val) if now > before else ():
                 starts, ends = line.spans(everyone, before, now)
                 changed |= ends > starts
         return changed
@@ -94,7 +99,7 @@ class Drawn:
     """What the server holds."""
     num_classes: int
 
-    def held(self, split: Split, client: int, cycle: int) -> Ints:
+    def held(self, split: Purpose, client: int, cycle: int) -> Ints:
         """Return the samples of a split that a client holds at a round, shared ones last."""
         line = self.holding.line(split)
         own = line.sample[line.held(client, *self.holding.bounds(cycle))]
@@ -105,7 +110,7 @@ class Drawn:
         own = self.holding.train.arrival_of(client, *self.holding.bounds(cycle))
         return np.concatenate([own, np.full(len(self.shared), -self.holding.window)])
 
-    def sizes(self, split: Split, cycle: int) -> Ints:
+    def sizes(self, split: Purpose, cycle: int) -> Ints:
         """Return how many samples of a split each client holds."""
         everyone = np.arange(self.holding.num_clients)
         starts, ends = self.holding.line(split).spans(everyone, *self.holding.bounds(cycle))

@@ -54,6 +54,7 @@ class StreamDataModule(FederatedDataModule):
         root: Folder that holds the datasets.
         download: Download what is missing, where that is possible.
         seed: Seed of every draw.
+        val_share: Share of the training samples that is set apart as they arrive, to choose by; 0 sets none apart.
     """
 
     num_clusters = 1
@@ -75,6 +76,7 @@ class StreamDataModule(FederatedDataModule):
         root: str | Path = "data",
         download: bool = False,
         seed: int = 0,
+        val_share: float = 0.0,
     ) -> None:
         super().__init__()
         self.num_classes, self.input_shape = num_classes, tuple(input_shape)
@@ -82,6 +84,7 @@ class StreamDataModule(FederatedDataModule):
         self.arrivals, self.shift = arrivals or LabelBuckets(), shift
         self.window, self.static, self.test_share = window, static, test_share
         self.shared: Shared = shared
+        self.val_share = val_share
         self.proxy_per_class, self.batch_size, self.seed = proxy_per_class, batch_size, seed
         self.root, self.download = Path(root).expanduser(), download
         self._drawn: Drawn | None = None
@@ -151,7 +154,8 @@ class StreamDataModule(FederatedDataModule):
         """Return what a client holds at a round."""
         source, stream = self._seen(self._checked(client), cycle), self._stream
         train, test = stream.held("train", client, cycle), stream.held("test", client, cycle)
-        return Shard(_view(source, train), _view(source, test), torch.ones(1))
+        val = _view(source, stream.held("val", client, cycle)) if self.val_share else None
+        return Shard(_view(source, train), _view(source, test), torch.ones(1), val)
 
     def arrived(self, client: int, cycle: int) -> list[tuple[int, View]]:
         """Return the training samples a client holds, by the round they arrived; shared ones count as the oldest.
@@ -201,7 +205,7 @@ class StreamDataModule(FederatedDataModule):
         if self.static:
             found = found._replace(arrival=np.zeros_like(found.arrival))
         shared = choose_shared(self.shared, setting.labels[found.sample], setting)
-        holding = Holding.of(without(found, shared), setting, free)
+        holding = Holding.of(without(found, shared), setting, free, self.val_share)
         return Drawn(loaded.source, labels, holding, free[shared], proxy, self.num_classes)
 
     def _checked(self, client: int) -> int:
@@ -217,6 +221,7 @@ class StreamDataModule(FederatedDataModule):
     def _check_arguments(self) -> None:
         self._at_least(1, "num_classes", "num_clients", "batch_size", "window")
         self._at_least(0, "seed", "proxy_per_class")
+        self._check_share("val_share")
         if not 0 <= self.test_share <= 0.5:
             raise UserError(f"data.test_share is {self.test_share}: it must be from 0 to 0.5")
         if self.shared not in SHARED:

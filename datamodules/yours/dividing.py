@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from flcluster import seeds
 from flcluster.data import apportion
-from flcluster.datamodules.skew.dealing import NOBODY, count_table, parts_of
+from flcluster.datamodules.skew.dealing import NOBODY, Parts, count_table, parts_of, set_apart
 from flcluster.datamodules.skew.natural_ids import NaturalIds, owners_as_clients
 from flcluster.datamodules.skew.partitions import Partition, Samples
 from flcluster.datamodules.skew.split import deal_like, same_clients
@@ -32,14 +31,6 @@ class Division:
     """What the server holds of each cluster, taken out of what clients would train on."""
 
 
-class Parts(NamedTuple):
-    """One client's samples by purpose."""
-
-    train: Ints
-    val: Ints
-    test: Ints
-
-
 def client_of_each(brought: Brought, partition: Partition | None, asked: int | None, rng: np.random.Generator) -> Ints:
     """Return the client of each training sample: its owner if the data name one, else what a partition says."""
     if brought.ids is not None:
@@ -57,20 +48,6 @@ def client_of_each(brought: Brought, partition: Partition | None, asked: int | N
         told = Samples(np.zeros(len(brought.train), dtype=np.int64), 1)
     partition.check(clients, told.num_classes)
     return partition.owners(told, clients, rng)
-
-
-def set_apart(part: Ints, val_share: float, test_share: float, rng: np.random.Generator) -> Parts:
-    """Draw shares of one client's samples that validate and test; one of each at least, if one is left to train.
-
-    >>> [len(part) for part in set_apart(np.arange(10), 0.0, 0.2, np.random.default_rng(0))]
-    [8, 0, 2]
-    >>> [len(part) for part in set_apart(np.arange(2), 0.1, 0.1, np.random.default_rng(0))]
-    [1, 0, 1]
-    """
-    order = rng.permutation(part)
-    test = _count(test_share, len(order), len(order) - 1)
-    val = _count(val_share, len(order), len(order) - 1 - test)
-    return Parts(np.sort(order[test + val :]), np.sort(order[test : test + val]), np.sort(order[:test]))
 
 
 def divide(owner: Ints, num_clients: int, *, val_share: float, test_share: float, seed: int) -> list[Parts]:
@@ -110,7 +87,3 @@ def draw_proxies(train: Sequence[Ints], cluster: Ints, num_clusters: int, size: 
             )
         found.append(np.sort(seeds.rng(seed, "own data proxy", k).permutation(free)[:size]))
     return found
-
-
-def _count(share: float, total: int, most: int) -> int:
-    return int(np.clip(np.rint(share * total), min(1, most), max(most, 0))) if share > 0 else 0

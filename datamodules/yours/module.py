@@ -55,9 +55,7 @@ class OwnDataModule(FederatedDataModule):
         self._at_least(0, "seed", "proxy_size", "num_workers")
         if num_clients is not None:
             at_least("num_clients", num_clients, 1, "data.")
-        for name in ("test_share", "val_share"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UserError(f"data.{name} is {getattr(self, name)}: it must be at least 0 and below 1")
+        self._check_share("test_share", "val_share")
         if test_share + val_share >= 1:
             raise UserError(
                 "data.test_share and data.val_share leave nothing to train on: together they must be below 1"

@@ -42,6 +42,8 @@ class FederatedDataModule(Recorded, LightningDataModule, ABC):
     num_clients: int
     seed: int = 0
     batch_size: int = 128
+    val_share: float = 0.0
+    """Share of the training samples that is set apart to choose by; the papers set none apart."""
     num_workers: int = 0
     """Processes that read ahead in each DataLoader."""
     rounds_only: bool = False
@@ -127,6 +129,12 @@ class FederatedDataModule(Recorded, LightningDataModule, ABC):
         for name in names:
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), least, "data.")
+
+    def _check_share(self, *names: str) -> None:
+        """Refuse shares that leave nothing."""
+        for name in names:
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(f"data.{name} is {getattr(self, name)}: it must be at least 0 and below 1")
 
     # What other Lightning projects see -------------------------------------------------------------------------
 

@@ -269,3 +269,13 @@ def test_every_argument_is_explained_in_help():
     text = " ".join(parser.format_help().split())
     explained = ("Number of clients", "Writers with fewer training samples", "Seed of every draw", "Folder that holds")
     assert all(part in text for part in explained), text
+
+
+def test_writers_validate_on_a_share_of_what_they_wrote(written, tmp_path):
+    data, plain = small(tmp_path, val_share=0.25), small(tmp_path)
+    for client in range(data.num_clients):
+        held, before = data.shard(client), plain.shard(client)
+        parts = [set(view.parts[0][1].tolist()) for view in (held.train, held.val)]
+        assert parts[0] | parts[1] == set(before.train.parts[0][1].tolist()) and not parts[0] & parts[1]
+        assert len(parts[0]) == data.size(client) > 0 and before.val is None
+    assert sum(len(data.shard(m).val) for m in range(data.num_clients)) > 0
