@@ -34,6 +34,6 @@ def test_its_cells_run_one_after_the_other(monkeypatch, capfd):
     assert abs(run.summary["client_acc_after"] - 0.847) < 0.03 and scope["accuracy"] > 0.85
     assert [each.summary["algorithm"] for each in scope["runs"]] == ["CDFL", "Local"] and " Local " in printed
     assert longer.summary["algorithm"] == "Median" and longer.metrics["epoch"][-1] == 8
-    assert longer.summary["acc_global"] > 0.5
+    assert longer.summary["client_acc_after"] > 0.5
     assert "Median stands in the script itself" in (longer.dir / "config.yaml").read_text()
     assert "Traceback" not in told and all(path.exists() for path in shown[1])
