@@ -94,3 +94,14 @@ def test_its_models_are_read_back():
     for row in last:
         x, y = saved.data.shard(int(row["client"]), 2).test.tensors()
         assert float((module(x).argmax(1) == y).float().mean()) == pytest.approx(float(row["acc_after"]), abs=1e-6)
+
+
+@pytest.mark.usefixtures("own")
+def test_the_other_package_of_lightning_has_its_own_trainer():
+    """``pytorch_lightning`` is another package: its modules are no ``lightning`` ones, and give the same numbers."""
+    pytest.importorskip("pytorch_lightning")
+    Path("other_module.py").write_text(MODULE.replace("from lightning import", "from pytorch_lightning import"))
+    assert main(["fit", *COMMON, "--run_dir", "one"]) == 0
+    other = [flag.replace("own_module", "other_module") for flag in COMMON]
+    assert main(["fit", *other, "--run_dir", "two"]) == 0
+    assert Path("one/clients.csv").read_bytes() == Path("two/clients.csv").read_bytes()
