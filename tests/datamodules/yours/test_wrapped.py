@@ -96,8 +96,9 @@ def test_samples_of_any_structure_are_divided_with_their_collate():
     assert data.batch_size == 4 and data.num_workers == 0
     held = [numbers(data.client_dataloader(client)) for client in range(2)]
     assert sorted(held[0] + held[1]) == sorted(data.datamodule.train.indices) and len({n % 2 for n in held[0]}) == 1
-    batch = next(iter(data.client_dataloader(0)))
-    assert batch["ids"].shape == (4, 3) and (batch["ids"] == -1).any()
+    assert {len(batch["label"]) for batch in list(data.client_dataloader(0))[:-1]} == {4}
+    (batch,) = data.shard(0).train.loader(100)
+    assert batch["ids"].shape == (len(held[0]), 3) and (batch["ids"] == -1).any()
     assert labels_of(data.shard(1).train).tolist() == [held[1][0] % 2] * len(held[1])
 
 
