@@ -22,7 +22,7 @@ from flcluster.federation.bank import Bank, Table
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, Training, samples_processed
 from flcluster.federation.layout import Layout
 from flcluster.federation.lightning_worker import LightningWorker
-from flcluster.federation.paths import why_trainer
+from flcluster.federation.paths import why_batches, why_trainer
 from flcluster.federation.ranks import Ranks
 from flcluster.federation.scoring import Scoring
 from flcluster.federation.worker import Worker, accuracy, mean_loss
@@ -59,7 +59,7 @@ class Federation:
     ) -> None:
         self.fabric, self.data, self.seed = fabric, data, seed
         self.ranks = Ranks(fabric)
-        self.by_trainer = why_trainer(module)
+        self.by_trainer = why_trainer(module) or why_batches(data, module)
         """Why local training is done by Lightning's Trainer; None where the flat loop does it."""
         self.worker: Worker = self._worker(module, metric)
         self.first = self.layout.snapshot() if given or self.by_trainer else None
@@ -154,6 +154,8 @@ class Federation:
         if self.first is not None and number == 0:
             return self.first.clone()
         if self.by_trainer is None:
+            if self.first is not None:
+                self.note(f"first model {number} is drawn anew: the given weights are those of the first")
             return Layout(built_anew(self.worker.module).to(self.device)).row
         assert self.first is not None
         self.layout.load(self.first)

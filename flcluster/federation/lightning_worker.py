@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning import LightningDataModule
 from lightning.fabric import Fabric
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
@@ -21,7 +20,7 @@ from flcluster.errors import UserError
 from flcluster.federation.copied import Copied, tensors_of
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, samples_processed
 from flcluster.federation.layout import all_finite
-from flcluster.federation.paths import lightning_of
+from flcluster.federation.paths import hooks_of, lightning_of
 from flcluster.federation.scoring import Scoring
 from flcluster.seeds import rng, sequence, torch_seed
 
@@ -136,7 +135,7 @@ class LightningWorker:
     def _fit(self, job: Job, local: Any, **limits: Any) -> Any:
         order = rng(self.seed, job.purpose, job.client, job.cycle)
         # an epoch's batches are those of the flat loop, and in its order
-        plain = job.view.loader(job.batch_size)
+        plain = job.view.loader(job.batch_size, training=True)
         norm = any("BatchNorm" in type(part).__name__ for part in self.module.modules())
         batches = Shuffled(len(job.view), job.batch_size, order, norm)
         loader: DataLoader[Any] = DataLoader(plain.dataset, batch_sampler=batches, collate_fn=plain.collate_fn)
@@ -153,9 +152,8 @@ class LightningWorker:
             setattr(made, f"{stage}_dataloader", lambda loader=loader: loader)
         if self.data is not None:
             self.data.trainer = trainer
-            for hook in BATCH_HOOKS:
-                if getattr(type(self.data), hook) is not getattr(LightningDataModule, hook):
-                    setattr(made, hook, getattr(self.data, hook))
+            for hook in hooks_of(self.data):
+                setattr(made, hook, getattr(self.data, hook))
         return made
 
     def _trainer(self, callbacks: list[Any], **more: Any) -> Any:
@@ -298,7 +296,6 @@ class _Local:
             self.total, self.batches = self.total + float(loss.detach()), self.batches + 1
 
 
-BATCH_HOOKS = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
 HOOKS = ("on_fit_start", "on_train_start", "on_before_optimizer_step", "on_train_batch_end")
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import lightning.pytorch
 import torch
 
+from flcluster.errors import UserError
+
 NOT_HOOKS = {"forward", "configure_optimizers", "loss", "features", "predict_step", "extra_repr", "__init__"}
 """What a classifier of ours may have of its own and still be trained by the flat loop."""
 
@@ -18,6 +20,29 @@ def lightning_of(module: Any) -> ModuleType:
     if other is not None and isinstance(module, other.LightningModule):
         return other
     return lightning.pytorch
+
+
+BATCH_HOOKS = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
+"""What a datamodule may do to a batch on its way to the model."""
+
+
+def hooks_of(data: Any) -> list[str]:
+    """Return the hooks on batches that a datamodule has of its own."""
+    plain = lightning.pytorch.LightningDataModule
+    return [hook for hook in BATCH_HOOKS if getattr(type(data), hook, None) not in (None, getattr(plain, hook))]
+
+
+def why_batches(data: Any, module: Any) -> str | None:
+    """Say why the data must be read batch by batch, as a Trainer does; None if all samples can be had at once."""
+    if hooks_of(data):
+        why = f"{type(data).__name__} has hooks on batches"
+    elif getattr(data, "train_transform", None) is not None:
+        why = "data.train_transform is for every batch anew"
+    else:
+        return None
+    if type(module).training_step is lightning_of(module).LightningModule.training_step:
+        raise UserError(f"{why}: that takes a Trainer, and {type(module).__name__} has no training_step")
+    return why
 
 
 def why_trainer(module: Any) -> str | None:

@@ -16,7 +16,7 @@ from flcluster.data import Samples, View
 from flcluster.errors import UserError
 from flcluster.federation.jobs import Job
 from flcluster.federation.lightning_worker import LightningWorker
-from flcluster.federation.paths import why_trainer
+from flcluster.federation.paths import why_batches, why_trainer
 from flcluster.federation.scoring import Scoring
 from flcluster.federation.worker import Worker
 from flcluster.modules import MLP
@@ -436,3 +436,20 @@ def test_the_datas_hooks_on_batches_are_called():
     assert torch.equal(hooked.train(Job(view=view, **job)).row, plain.train(Job(view=halved, **job)).row)
     assert hooked.evaluate(plain.first, view) == plain.evaluate(plain.first, halved)
     assert set(seen) == {True, False}
+
+
+def test_transforms_and_hooks_take_the_trainer_and_are_drawn_for_every_batch():
+    """A transform of training runs once for every sample that training goes through, and never in validation."""
+    seen = []
+    source = Samples(Rows(), transform=lambda sample: seen.append(1) or sample)
+    worker = worker_of(made(Scored))
+    view = View(((source, torch.arange(N)),))
+    result = worker.train(Job(0, worker.first, view, EPOCHS, SIZE))
+    assert len(seen) == EPOCHS * N == result.processed
+    worker.evaluate(worker.first, view)
+    assert len(seen) == EPOCHS * N
+    transformed = type("Data", (L.LightningDataModule,), {"train_transform": str})()
+    assert why_batches(transformed, MLP(3, (1, 2, 3))) == "data.train_transform is for every batch anew"
+    assert why_batches(L.LightningDataModule(), MLP(3, (1, 2, 3))) is None
+    with pytest.raises(UserError, match="takes a Trainer, and LightningModule has no training_step"):
+        why_batches(transformed, L.LightningModule())
