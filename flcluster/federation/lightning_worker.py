@@ -19,7 +19,7 @@ from flcluster.data import View
 from flcluster.errors import UserError
 from flcluster.federation.copied import Copied, tensors_of
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, samples_processed
-from flcluster.federation.layout import all_finite
+from flcluster.federation.looking import Looking
 from flcluster.federation.paths import hooks_of, lightning_of
 from flcluster.federation.scoring import Scoring
 from flcluster.seeds import rng, sequence, torch_seed
@@ -28,7 +28,7 @@ PROBE = 2
 """Batches of the training that shows what training changes."""
 
 
-class LightningWorker:
+class LightningWorker(Looking):
     """One module and Trainers for it. Knows nothing of other processes.
 
     What travels is what trains and what training changes besides, found by a short training at the start. Everything
@@ -115,16 +115,6 @@ class LightningWorker:
         self._look(job, result, observe)
         return result
 
-    def _look(self, job: Job, result: Trained[Seen], observe: Observe[Seen] | None) -> None:
-        result.finite = all_finite(result.row)
-        if result.finite and job.test is not None:
-            result.accuracy = self.evaluate(result.row, job.test)[1]
-        if job.scores_start:
-            result.start_loss = self.evaluate(job.start, job.view)[0]
-            result.start_square = result.start_loss**2
-        if result.finite and observe is not None:
-            result.seen = observe(self, job, result)  # type: ignore[arg-type]
-
     def _set_back(self, module: Any) -> None:
         """Set counters and other constants back: a job must not feel what was trained before it."""
         held = tensors_of(module)
@@ -192,6 +182,10 @@ class LightningWorker:
         trainer = self._trainer([])
         run = trainer.validate if stage == "val" else trainer.test
         return run(self.module, datamodule=self._fed(trainer, **{stage: loader}), verbose=False)
+
+    def start_losses(self, row: Tensor, view: View) -> tuple[float, float]:
+        """Refuse: the mean of squares takes losses of single samples."""
+        raise self._missing("the losses of single samples")
 
     def per_sample(self, row: Tensor, view: View) -> Tensor:
         """Refuse: a ``validation_step`` tells no losses of single samples."""

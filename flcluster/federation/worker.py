@@ -16,13 +16,14 @@ from flcluster.data import View
 from flcluster.errors import UserError
 from flcluster.federation.descent import descend
 from flcluster.federation.jobs import Job, Observe, Recipe, Seen, Trained, samples_processed
-from flcluster.federation.layout import Layout, all_finite
+from flcluster.federation.layout import Layout
+from flcluster.federation.looking import Looking
 from flcluster.seeds import rng, torch_seed
 
 EVAL_BATCH = 128
 
 
-class Worker:
+class Worker(Looking):
     """One model bound to one row, an optimiser on it, and loops over batches. Knows nothing of other processes."""
 
     samplewise, constant_steps = True, True
@@ -69,17 +70,6 @@ class Worker:
         result.seconds = time.perf_counter() - began
         self._look(job, result, observe)
         return result
-
-    def _look(self, job: Job, result: Trained[Seen], observe: Observe[Seen] | None) -> None:
-        """Measure what was asked for where the row is."""
-        result.finite = all_finite(result.row)
-        if result.finite and job.test is not None:
-            result.accuracy = self.evaluate(result.row, job.test)[1]
-        if job.scores_start:
-            losses = self.per_sample(job.start, job.view)[0].double()
-            result.start_loss, result.start_square = float(losses.mean()), float(losses.square().mean())
-        if result.finite and observe is not None:
-            result.seen = observe(self, job, result)
 
     def _loss(self, job: Job, x: Tensor, y: Tensor) -> Tensor:
         with self.fabric.autocast():
@@ -167,6 +157,11 @@ class Worker:
         """Return a model's mean loss and its accuracy on a view."""
         scores = self.per_sample(row, view)
         return mean_loss(scores), accuracy(scores)
+
+    def start_losses(self, row: Tensor, view: View) -> tuple[float, float]:
+        """Return the mean of a model's losses on training samples, and the mean of their squares."""
+        losses = self.per_sample(row, view)[0].double()
+        return float(losses.mean()), float(losses.square().mean())
 
     @torch.inference_mode()
     def score(self, part: View) -> Tensor:

@@ -1,0 +1,35 @@
+"""What every worker does with a trained row where it lies, before it is sent on."""
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, cast
+
+from torch import Tensor
+
+from flcluster.data import View
+from flcluster.federation.jobs import Job, Observe, Seen, Trained
+from flcluster.federation.layout import all_finite
+
+if TYPE_CHECKING:
+    from flcluster.federation.worker import Worker
+
+
+class Looking(ABC):
+    """Measures what was asked for of a trained row."""
+
+    @abstractmethod
+    def evaluate(self, row: Tensor, view: View) -> tuple[float, float]:
+        """Return a model's mean loss and its score on a view."""
+
+    @abstractmethod
+    def start_losses(self, row: Tensor, view: View) -> tuple[float, float]:
+        """Return the mean of a model's losses on training samples, and the mean of their squares."""
+
+    def _look(self, job: Job, result: Trained[Seen], observe: Observe[Seen] | None) -> None:
+        """Say whether a result is finite and how good it is; score where it began; let the method see it."""
+        result.finite = all_finite(result.row)
+        if result.finite and job.test is not None:
+            result.accuracy = self.evaluate(result.row, job.test)[1]
+        if job.scores_start:
+            result.start_loss, result.start_square = self.start_losses(job.start, job.view)
+        if result.finite and observe is not None:
+            result.seen = observe(cast("Worker", self), job, result)
