@@ -131,7 +131,7 @@ class LightningWorker(Looking):
         loader: DataLoader[Any] = DataLoader(plain.dataset, batch_sampler=batches, collate_fn=plain.collate_fn)
         length = {"max_epochs": job.epochs} if job.steps is None else {"max_epochs": -1, "max_steps": job.steps}
         trainer = self._trainer([_hook(self.package, local)], limit_val_batches=0, **length, **limits)
-        with quiet(), every_seed(self.seed, job.purpose, job.client, job.cycle):
+        with quiet(all_of_it=local.layout is not None), every_seed(self.seed, job.purpose, job.client, job.cycle):
             trainer.fit(self.module, datamodule=self._fed(trainer, train=loader))
         return trainer
 
@@ -307,15 +307,21 @@ def _same(a: Tensor, b: Tensor) -> bool:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Silence what a Trainer says at each start, and say nothing else."""
+def quiet(all_of_it: bool = True) -> Iterator[None]:
+    """Silence what a Trainer says at each start.
+
+    Warnings of the module's own, which every local training would repeat, are heard once, in the first short training.
+    """
     loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "pytorch_lightning", "lightning.fabric")]
     before = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+            if all_of_it:
+                warnings.simplefilter("ignore")
+            else:
+                warnings.filterwarnings("ignore", module=r"(lightning|pytorch_lightning)\.")
             yield
     finally:
         for logger, level in zip(loggers, before, strict=True):

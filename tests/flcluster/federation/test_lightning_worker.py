@@ -453,3 +453,19 @@ def test_transforms_and_hooks_take_the_trainer_and_are_drawn_for_every_batch():
     assert why_batches(L.LightningDataModule(), MLP(3, (1, 2, 3))) is None
     with pytest.raises(UserError, match="takes a Trainer, and LightningModule has no training_step"):
         why_batches(transformed, L.LightningModule())
+
+
+def test_a_modules_own_warning_is_heard_once():
+    """In the short training at the start: not in every local training, and not never."""
+
+    class Warns(Base):
+        def training_step(self, batch, batch_idx):
+            warnings.warn("rates are high", UserWarning, stacklevel=1)
+            return super().training_step(batch, batch_idx)
+
+    with pytest.warns(UserWarning, match="rates are high") as heard:
+        worker = worker_of(made(Warns))
+    assert all("workers" not in str(each.message) for each in heard)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        worker.train(Job(0, worker.first, view_of(Base), 1, SIZE))
