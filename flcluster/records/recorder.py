@@ -1,15 +1,15 @@
 """What a run leaves behind in numbers: clients.csv, metrics.csv and summary.json."""
 
 import math
-import os
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from flcluster.errors import UserError
+from flcluster.records.csv_file import CsvFile
 from flcluster.records.exchange import Exchange
+from flcluster.records.population import Population, PopulationFile
 
 MEASURED = ("client_acc_before", "client_acc_after", "cluster_acc", "kl", "fresh_share", "deprecated_share")
 
@@ -18,38 +18,6 @@ TOTALS = ("refused", "upload_bytes", "download_bytes", "client_compute", "server
 
 
 RECENT = 5
-
-
-class CsvFile:
-    """A CSV file that grows row by row and can go back to where a checkpoint left it."""
-
-    def __init__(self, path: Path | None, columns: list[str], position: int | None) -> None:
-        self.columns = columns
-        if path is not None and position is not None:
-            if not path.exists() or path.stat().st_size < position:
-                raise UserError(f"{path} is missing or shorter than the checkpoint left it: the run cannot go on")
-            os.truncate(path, position)
-        self.file = open(path or os.devnull, "w" if position is None else "a", encoding="utf-8")  # noqa: SIM115
-        if position is None:
-            self.file.write(",".join(columns) + "\n")
-
-    def write(self, row: dict[str, Any]) -> None:
-        """Append a row; None and NaN become empty cells."""
-        self.file.write(",".join(cell(row.get(name)) for name in self.columns) + "\n")
-
-    def position(self) -> int:
-        """Flush to disk and return the length in bytes."""
-        self.file.flush()
-        if self.file.name != os.devnull:
-            os.fsync(self.file.fileno())
-        return self.file.tell()
-
-
-def cell(value: Any) -> str:
-    """Write one value so that reading it back gives the same value."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return repr(float(value)) if isinstance(value, float) else str(value)
 
 
 class Recorder:
@@ -71,6 +39,7 @@ class Recorder:
         """Accuracy over all clients at the last few sessions."""
         self.pending: dict[str, list[float]] = {}
         self.shown: dict[str, float] = {}
+        self.population = PopulationFile()
 
     def open(self, folder: Path | None, positions: dict[str, int] | None) -> None:
         """Open the files, new or where a checkpoint left them; without a folder (other ranks) nothing is written."""
@@ -90,11 +59,13 @@ class Recorder:
         at = positions or {}
         self.clients = CsvFile(folder and folder / "clients.csv", columns, at.get("clients"))
         self.metrics = CsvFile(folder and folder / "metrics.csv", session, at.get("metrics"))
+        self.population.open(folder, at.get("population"))
 
     def close(self) -> None:
         """Close the files."""
         self.clients.file.close()
         self.metrics.file.close()
+        self.population.close()
 
     def add(self, exchange: Exchange, epoch: int) -> None:
         """Take in one exchange."""
@@ -149,9 +120,19 @@ class Recorder:
         means |= self.gauges
         row = {"update": self.updates, "epoch": epoch, "time": time, **means, **self.totals}
         self.metrics.write({**row, "phase": phase})
+        self.flush()
         self.pending = {}
         self.shown = {**self.shown, **means}
         return {k: float(v) for k, v in row.items()}
+
+    def meet(self, epoch: int, now: Population, everyone: bool) -> None:
+        """Keep who is in which cluster: everyone, or those who moved."""
+        self.population.write(self.updates, epoch, now, everyone)
+
+    def flush(self) -> None:
+        """Show readers of the files what is known, so that a run can be watched."""
+        for file in (self.clients, self.metrics):
+            file.file.flush()
 
     def _keep(self, gauges: dict[str, float]) -> None:
         self.gauges = gauges
@@ -189,10 +170,14 @@ class Recorder:
         names = ("updates", "totals", "counts", "kl_sum", "cluster_sum", "sessions", "cluster_last", "shown", "recent")
         kept: dict[str, Any] = {name: deepcopy(getattr(self, name)) for name in (*names, "last", "pending", "gauges")}
         kept["positions"] = {"clients": self.clients.position(), "metrics": self.metrics.position()}
-        return kept
+        if (position := self.population.position) is not None:
+            kept["positions"]["population"] = position
+        return kept | {"population": self.population.save()}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on where a checkpoint stopped (open the files with its positions)."""
         for name, value in saved.items():
-            if name != "positions":
+            if name == "population":
+                self.population.restore(value)
+            elif name != "positions":
                 setattr(self, name, value)

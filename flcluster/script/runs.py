@@ -33,11 +33,6 @@ class Run(records.Run):
         return self.path
 
     @property
-    def status(self) -> str:
-        """``finished``, or ``stopped: why``."""
-        return str(self.summary["status"])
-
-    @property
     def is_main(self) -> bool:
         """Whether this process is the one to print and draw; false in others that torchrun or SLURM started."""
         return is_main_process()

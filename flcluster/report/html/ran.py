@@ -1,0 +1,71 @@
+"""What ran: each run with what made it, what sets configurations apart, and the numbers beside the papers'."""
+
+from collections.abc import Sequence
+
+import yaml
+
+from flcluster.records.configuration import counted, differing, short_names
+from flcluster.records.reader import Run, number
+from flcluster.report.html.blocks import Block, choice, details, section, table
+from flcluster.report.html.group import Group
+from flcluster.report.report import beside_papers
+from flcluster.report.tables import Grid
+
+
+def ran_section(groups: Sequence[Group]) -> Block | None:
+    """Return a line for every run, what sets groups apart, and the configurations in full."""
+    runs = [run for group in groups for run in group.runs]
+    lines = [_line(group, run) for group in groups for run in group.runs]
+    blocks = [table(Grid("Runs", lines)), table(apart(groups))]
+    texts = {group.name: [details("The whole configuration", configuration(group.first))] for group in groups}
+    again = "flcluster fit --config {path}/config.yaml repeats a run: the same numbers on the same machine."
+    return section("ran", "What ran", [*blocks, choice("configuration of", texts)], again if runs else "")
+
+
+def _line(group: Group, run: Run) -> dict[str, str]:
+    summary = run.summary
+    seconds = number(summary, "wall_seconds")
+    return {
+        "Method": group.name,
+        "Dataset": group.key[0],
+        "K": str(group.key[1]),
+        "Seed": str(summary.get("seed", "")),
+        "Clients": str(summary.get("num_clients", "")),
+        "Updates": str(summary.get("updates", "")),
+        "Status": run.status,
+        "Commit": str(summary.get("commit", "")),
+        "Seconds": f"{seconds:.1f}" if seconds == seconds else "",
+        "Directory": str(run.path),
+    }
+
+
+def apart(groups: Sequence[Group]) -> Grid:
+    """Return the settings that are not the same in all groups, one a line."""
+    settings = [counted(group.first.settings or {}) for group in groups]
+    keys = differing(settings)
+    names = short_names(keys)
+    rows = [
+        {"Setting": names[key], **{g.name: text(each.get(key)) for g, each in zip(groups, settings, strict=True)}}
+        for key in keys
+    ]
+    return Grid("What sets configurations apart", rows, "Seeds and places apart; an empty cell: no such setting.")
+
+
+def text(value: object) -> str:
+    """Return a setting in a line."""
+    return "" if value is None else value if isinstance(value, str) else yaml.safe_dump(value, default_flow_style=True,
+        width=1000).replace("\n...", "").strip()  # fmt: skip
+
+
+def configuration(run: Run) -> str:
+    """Return a run's configuration as YAML."""
+    if run.settings is None:
+        return "config.yaml cannot be read."
+    return yaml.safe_dump(dict(run.settings), sort_keys=False, allow_unicode=True)
+
+
+def results_section(groups: Sequence[Group]) -> Block | None:
+    """Return our numbers, beside what papers print for the same."""
+    grid = beside_papers([run for group in groups for run in group.runs])
+    printed = any("(" in head for head in grid.heads)
+    return section("results", "Results beside the papers" if printed else "Results", [table(grid, "Results")])
