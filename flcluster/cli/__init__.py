@@ -1,13 +1,17 @@
-"""The command ``flcluster``: fit, compare, study, report, gather, data, drift, convert, export, tables."""
+"""The command ``flcluster``: fit, compare, study, report, watch, gather, data, drift, convert, export, tables."""
 
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flcluster import __version__
 from flcluster.errors import UserError
 from flcluster.federation.ranks import is_main_process
+
+if TYPE_CHECKING:
+    from flcluster.data import FederatedDataModule
 
 
 def fit_command(argv: list[str]) -> int:
@@ -27,18 +31,20 @@ def fit_command(argv: list[str]) -> int:
     if not is_main_process():
         return 0
     if summary["updates"] and exp.engine.pictures:
-        draw_run(exp.run_dir)
+        draw_run(exp.run_dir, exp.data)
     if summary["updates"] and exp.engine.table:
         wide_console().print(summary_table([Run.load(exp.run_dir)]))
     return exit_code(summary["status"])
 
 
-def draw_run(run_dir: Path) -> None:
+def draw_run(run_dir: Path, data: "FederatedDataModule") -> None:
     """Draw a run's pictures into its directory: here, not in the engine, so that no other process loads matplotlib."""
+    from flcluster.datamodules.pictures.data import draw_data
     from flcluster.records.reader import Run
     from flcluster.report.figures.of_run import run_pictures
 
-    for path in run_pictures(Run.load(run_dir)):
+    drawn = draw_data(data, run_dir / "data.png")
+    for path in [*run_pictures(Run.load(run_dir)), *([drawn] if drawn else [])]:
         print(f"drew {path}", file=sys.stderr)
 
 
@@ -57,7 +63,7 @@ def study_command(argv: list[str]) -> int:
 
 
 def report_command(argv: list[str]) -> int:
-    """Print runs beside the papers' numbers and draw the papers' figures: RUN [RUN …] [--output DIR]."""
+    """Print runs beside the papers' numbers, draw figures or one page: RUN [RUN …] [--output DIR] [--html FILE]."""
     from jsonargparse import ArgumentParser
 
     from flcluster.records.reader import load_runs
@@ -67,13 +73,27 @@ def report_command(argv: list[str]) -> int:
     parser = ArgumentParser(prog="flcluster report", description=report_command.__doc__)
     parser.add_argument("runs", nargs="+", type=str, help="Run directories, or folders of them.")
     parser.add_argument("--output", type=str | None, default=None, help="Where report.md, report.csv and pictures go.")
+    parser.add_argument(
+        "--html", type=str | None, default=None, help="One page to open in a browser, e.g. report.html."
+    )
     given = parser.parse_args(argv)
     runs = load_runs([Path(p) for p in given.runs])
     wide_console().print(summary_table(runs))
     if given.output:
         write_report(runs, Path(given.output))
         print(f"wrote {given.output}/report.md")
+    if given.html:
+        from flcluster.cli.watch import write_and_tell
+
+        write_and_tell(runs, Path(given.html))
     return 0
+
+
+def watch_command(argv: list[str]) -> int:
+    """Serve the page of runs while they go on, to this machine's browser: RUN [RUN …] [--port N]."""
+    from flcluster.cli.watch import watch
+
+    return watch(argv)
 
 
 def gather_command(argv: list[str]) -> int:
@@ -146,6 +166,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "compare": compare_command,
     "study": study_command,
     "report": report_command,
+    "watch": watch_command,
     "gather": gather_command,
     "data": data_command,
     "drift": drift_command,

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from flcluster.cli.processes import refuse_places, run_all, with_seed
+from flcluster.cli.watch import write_and_tell
 from flcluster.engine.config import with_dashes
 from flcluster.engine.resume import named_after, new_directory, option
 from flcluster.records.reader import load_runs
@@ -37,4 +38,5 @@ def compare(argv: list[str]) -> int:
     console.print(summary_table(runs))
     for path in write_report(runs, output):
         console.print(f"wrote {path}", highlight=False)
+    write_and_tell(runs, output / "report.html")
     return 0

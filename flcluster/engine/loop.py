@@ -72,7 +72,7 @@ class Loop(ABC, Generic[S]):
 
     @property
     def extra_metrics(self) -> tuple[str, ...]:
-        """Names of all columns besides the common ones: the method's, and both accuracies where the data have them, and drift."""
+        """Names of all columns besides the common ones: the method's, and accuracies and drift for data with them."""
         both = BOTH if self.fed.data.global_test() is not None else ()
         return (*self.algorithm.extra_metrics, *both, *(("changed",) if self.fed.data.rounds_only else ()))
 

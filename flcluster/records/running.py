@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from flcluster.errors import UserError
-from flcluster.records.reader import Run, number, read_columns, read_population, read_settings
+from flcluster.records.reader import Run, read_columns, read_population, read_settings
 
 FILES = ("summary.json", "metrics.csv", "clients.csv", "population.csv", "config.yaml", "edges.csv")
 """What tells of a run."""
+
+
+PLACES = ("update", "epoch", "time", "phase")
+"""Columns that say where a run is, not how it is."""
 
 
 def running_directories(path: Path) -> list[Path]:
@@ -50,13 +54,16 @@ def _summary(
         try:
             told = json.loads(written.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise UserError(f"{written} cannot be read ({error}): resume or repeat that run to write it anew") from error
+            raise UserError(
+                f"{written} cannot be read ({error}): resume or repeat that run to write it anew"
+            ) from error
         if isinstance(told, dict) and {"algorithm", "dataset", "num_clusters"} <= set(told):
             return told
-    last = {name: float(values[-1]) for name, values in metrics.items() if name != "phase" and len(values)}
+    last = {name: float(values[-1]) for name, values in metrics.items() if name not in PLACES and len(values)}
     known = {name: value for name, value in last.items() if value == value}
     data, method = (_class(settings.get(part)) for part in ("data", "algorithm"))
-    arguments = (settings.get("data") or {}).get("init_args") or {}
+    of_data = settings.get("data")
+    arguments = (of_data.get("init_args") if isinstance(of_data, Mapping) else None) or {}
     clusters = sum(name.startswith("true_") for name in clients)
     return {
         **known,
@@ -66,7 +73,7 @@ def _summary(
         "num_clients": _whole(arguments.get("num_clients"), clients),
         "seed": settings.get("seed_everything", "?"),
         "status": "running",
-        "updates": int(number(known, "update")) if "update" in known else 0,
+        "updates": int(metrics["update"][-1]) if len(metrics["update"]) else 0,
     }
 
 

@@ -6,6 +6,7 @@ with ``/18`` for eighteen per cent of it, or ``ink``, ``faint`` and ``paper``, w
 
 import html
 import math
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -46,6 +47,15 @@ def words(text: object) -> str:
     return html.escape(str(text), quote=False)
 
 
+def label(text: object, width: int = 36) -> str:
+    """Return a name for a legend or an axis, in lines that fit a narrow screen.
+
+    >>> label("AP-FL (semantics=ShippedNames, rounds=100)"), label("<b>")
+    ('AP-FL (semantics=ShippedNames,<br>rounds=100)', '&lt;b&gt;')
+    """
+    return "<br>".join(map(words, textwrap.wrap(str(text), width))) or "?"
+
+
 def tint(colour: str, percent: int) -> str:
     """Return a colour of which only a part is seen."""
     return f"{colour}/{percent}"
@@ -66,11 +76,11 @@ def section(ident: str, title: str, blocks: Iterable[Block | None], intro: str =
     return {"id": ident, "title": title, "intro": intro, "blocks": kept} if kept else None
 
 
-def table(grid: Grid, title: str = "") -> Block | None:
+def table(grid: Grid) -> Block | None:
     """Return a table; None for one without rows."""
     heads = grid.heads
     rows = [[row.get(head, "") for head in heads] for row in grid.rows]
-    said = {"title": title or grid.title, "heads": heads, "rows": rows, "caption": grid.caption.strip()}
+    said = {"title": grid.title, "heads": heads, "rows": rows, "caption": grid.caption.strip()}
     return {"kind": "table", **said, "dim": sorted(grid.dim)} if rows and heads else None
 
 

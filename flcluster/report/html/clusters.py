@@ -18,6 +18,9 @@ COLUMNS = 5
 EASE = (1 - np.cos(np.linspace(0, np.pi, 9))) / 2
 
 
+WHOLE = {"rangemode": "tozero", "tickformat": ",d"}
+
+
 NAMED = 12
 """Most clients that a label names."""
 
@@ -39,8 +42,18 @@ def sizes_plot(moments: History) -> Block | None:
     for k in np.unique(moments.labels[moments.labels >= 0]).tolist():
         line = {"width": 0.5, "color": shade(k), "shape": "hv"}
         counts = (moments.labels == k).sum(1)
-        traces.append({"type": "scatter", "mode": "lines", "stackgroup": "sizes", "name": f"cluster {k}", "line": line,
-                       "x": rounded(moments.updates), "y": rounded(counts), "fillcolor": tint(shade(k), 75)})
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "stackgroup": "sizes",
+                "name": f"cluster {k}",
+                "line": line,
+                "x": rounded(moments.updates),
+                "y": rounded(counts),
+                "fillcolor": tint(shade(k), 75),
+            }
+        )
     return plot("Sizes", traces, "client updates", "clients")
 
 
@@ -52,10 +65,22 @@ def moves_plot(moments: History) -> Block | None:
         x.append(float(update))
         counts.append(len(who))
         said.append(f"{len(who)} moved{': clients ' if len(who) else ''}{_named(who.tolist())}")
-    bars = {"type": "bar", "x": x, "y": counts, "text": said, "hoverinfo": "x+text", "textposition": "none"}
+    bars: dict[str, Any] = {
+        "type": "bar",
+        "x": x,
+        "y": counts,
+        "text": said,
+        "hoverinfo": "x+text",
+        "textposition": "none",
+    }
     if not any(counts):
         return None
-    return plot("Moves", [{**bars, "marker": {"color": shade(0)}}], "client updates", "clients moved", 220)
+    bars |= {"width": 0.7 * float(np.diff(moments.updates).min()), "marker": {"color": shade(0)}}
+    axes = {
+        "xaxis": {"range": moments.updates[[0, -1]].tolist()},
+        "yaxis": {**WHOLE, **({"dtick": 1} if max(counts) < 6 else {})},
+    }
+    return plot("Moves", [bars], "client updates", "clients moved", 220, **axes)
 
 
 def _named(clients: Sequence[int]) -> str:
@@ -64,7 +89,7 @@ def _named(clients: Sequence[int]) -> str:
 
 
 def flows_plot(moments: History) -> Block | None:
-    """Return who went where between a few moments: bars are clusters, ribbons the clients that go from one to another."""
+    """Return who went where between a few moments: bars are clusters, ribbons the clients that go."""
     chosen = thin(len(moments.updates), COLUMNS)
     labels = moments.labels[chosen]
     if len(labels) < 2:
@@ -72,8 +97,17 @@ def flows_plot(moments: History) -> Block | None:
     traces = [ribbon for at in range(len(labels) - 1) for ribbon in ribbons(labels[at], labels[at + 1], at)]
     traces += [bar for at, here in enumerate(labels) for bar in bars(here, at)]
     names = [f"{update:.0f}" for update in moments.updates[chosen]]
-    ticks = {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": names, "showgrid": False}
-    layout = {"xaxis": {**ticks, "range": [-0.1, len(names) - 0.9]}, "hovermode": "closest", "showlegend": False}
+    ticks: dict[str, Any] = {
+        "tickmode": "array",
+        "tickvals": list(range(len(names))),
+        "ticktext": names,
+        "showgrid": False,
+    }
+    layout: dict[str, Any] = {
+        "xaxis": {**ticks, "range": [-0.1, len(names) - 0.9]},
+        "hovermode": "closest",
+        "showlegend": False,
+    }
     return plot("Who moved", traces, "client updates", "clients", yaxis={"showgrid": False}, **layout)
 
 
@@ -125,8 +159,17 @@ def bars(labels: np.ndarray, at: int) -> list[dict[str, Any]]:
 def _shape(x: np.ndarray, y: np.ndarray, colour: str) -> dict[str, Any]:
     line = {"width": 0.5, "color": "paper"}
     places = {"x": rounded(x), "y": rounded(y)}
-    return {"type": "scatter", "mode": "lines", "fill": "toself", "fillcolor": colour, "line": line, **places,
-            "hoveron": "fills", "hoverinfo": "text", "name": ""}  # fmt: skip
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "fill": "toself",
+        "fillcolor": colour,
+        "line": line,
+        **places,
+        "hoveron": "fills",
+        "hoverinfo": "text",
+        "name": "",
+    }
 
 
 def _cluster(k: int) -> str:
@@ -135,5 +178,3 @@ def _cluster(k: int) -> str:
 
 def _ink(k: int) -> str:
     return shade(k) if k >= 0 else "faint"
-
-

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from flcluster.records.columns import plus_minus
 from flcluster.records.reader import number
-from flcluster.report.html.blocks import Block, plot, rounded, section, table, tint, words
+from flcluster.report.html.blocks import Block, label, plot, rounded, section, table, tint
 from flcluster.report.html.group import Group
 from flcluster.report.printed import units
 from flcluster.report.summaries import Groups, mean_std, ratios
@@ -45,7 +45,12 @@ def costs_section(groups: Sequence[Group]) -> Block | None:
         rows.append(row)
     bases = dict.fromkeys(method for name in RATIOS.values() for method in units(name))
     said = f" Ratios: to {' or '.join(bases)}, where that was run." if len(groups) > 1 else ""
-    grid = Grid("Totals", rows, "A pass is one sample through the model; a training step counts three." + said)
+    grid = Grid(
+        "Totals",
+        rows,
+        "A pass is one sample through the model; a training step counts three." + said,
+        empty=("", "0.00", "0.00 ±0.00"),
+    )
     blocks = [table(grid), *(_bars(groups, title) for title in PANELS)]
     return section("costs", "Communication and computation", blocks)
 
@@ -56,22 +61,29 @@ def _text(values: list[float]) -> str:
 
 
 def _bars(groups: Sequence[Group], title: str) -> Block | None:
-    label, kinds = PANELS[title]
+    unit, kinds = PANELS[title]
     found = {}
     for kind, (name, scale) in kinds.items():
         found[kind] = [mean_std(scale * number(run.summary, name) for run in group.runs) for group in groups]
     if not any(mean > 0 for values in found.values() for mean, _ in values):
         return None
-    names = [words(group.name) for group in groups]
+    names = [label(group.name, 18) for group in groups]
     colours = {kind: [tint(group.ink, 100 - 50 * at) for group in groups] for at, kind in enumerate(kinds)}
     traces = []
     for kind, values in found.items():
         spread = rounded(std for _, std in values)
         error = {"type": "data", "array": [std or 0 for std in spread], "visible": any(spread), "thickness": 1}
-        traces.append({"type": "bar", "name": kind, "x": names, "y": rounded(mean for mean, _ in values),
-                       "marker": {"color": colours[kind]}, "error_y": error})  # fmt: skip
-    axis = {"type": "category", "automargin": True}
-    return plot(f"{title}: full colour {list(kinds)[0]}, pale {list(kinds)[1]}", traces, "", label, 300, barmode="group",
-                xaxis=axis, showlegend=False)  # fmt: skip
-
-
+        traces.append(
+            {
+                "type": "bar",
+                "name": kind,
+                "x": names,
+                "y": rounded(mean for mean, _ in values),
+                "marker": {"color": colours[kind]},
+                "error_y": error,
+            }
+        )
+    layout = {"barmode": "group", "bargap": max(0.2, 0.8 - 0.15 * len(groups)), "showlegend": False}
+    layout["xaxis"] = {"type": "category", "automargin": True}
+    strong, pale = kinds
+    return plot(f"{title}: full colour {strong}, pale {pale}", traces, "", unit, 300, **layout)

@@ -34,6 +34,6 @@ def events(run: Run, grid: np.ndarray) -> list[Block]:
     """Return what happened, by the place on a grid of updates where it shows, the last of them if there are many."""
     told: dict[int, list[str]] = {}
     for update, said in sorted(happened(run), key=lambda event: event[0]):
-        at = int(min(np.searchsorted(grid, update), len(grid) - 1))
+        at = min(int(np.searchsorted(grid, update)), len(grid) - 1)
         told.setdefault(at, []).append(said)
     return [{"at": at, "text": "; ".join(dict.fromkeys(said))} for at, said in list(told.items())[-MOST:]]

@@ -8,7 +8,7 @@ import numpy as np
 from flcluster.records.columns import COLUMNS, column
 from flcluster.records.reader import Run
 from flcluster.report.curves import has, time_unit
-from flcluster.report.html.blocks import Block, rounded, section, thin, whole, words
+from flcluster.report.html.blocks import Block, label, rounded, section, thin, whole, words
 from flcluster.report.html.events import events
 from flcluster.report.html.group import Group
 
@@ -28,12 +28,12 @@ def curves_section(groups: Sequence[Group]) -> Block | None:
     lines = [line for group in groups if (line := group_lines(group, columns)) is not None]
     if not lines or not columns:
         return None
-    unit, label = time_unit([run for group in groups for run in group.runs])
+    unit, of_time = time_unit([run for group in groups for run in group.runs])
     for line in lines:
         line["x"]["time"] = rounded(np.array(line["x"]["time"], float) / unit, 6)
-    xs = {"update": "client updates", "epoch": "rounds (server epochs)", "time": label, "traffic": "traffic (MB)"}
+    xs = {"update": "client updates", "epoch": "rounds (server epochs)", "time": of_time, "traffic": "traffic (MB)"}
     xs |= {"passes": "client computation (samples passed)"}
-    xs = {x: title for x, title in xs.items() if x != "time" or "rounds" not in label}
+    xs = {x: title for x, title in xs.items() if x != "time" or "rounds" not in of_time}
     used = [x for x in xs if any(len(set(line["x"][x])) > 1 for line in lines)] or ["update"]
     block = {
         "kind": "curves",
@@ -72,7 +72,7 @@ def group_lines(group: Group, columns: Sequence[str]) -> Block | None:
             y[name] = {"mean": rounded(mean)} | ({"std": rounded(std, 3)} if np.isfinite(std).any() else {})
     at = {name: (whole if name in ("update", "epoch") else rounded)(values[kept]) for name, values in x.items()}
     marks = events(runs[0], grid[kept]) if len(runs) == 1 or _alike(runs) else []
-    return {"name": words(group.name), "ink": group.ink, "x": at, "y": y, "events": marks}
+    return {"name": label(group.name), "ink": group.ink, "x": at, "y": y, "events": marks}
 
 
 AXES = ("update", "epoch", "time", "traffic", "passes")
@@ -84,7 +84,8 @@ def on_axis(run: Run, axis: str) -> np.ndarray:
     if axis == "traffic":
         sent = run.metrics.get("upload_bytes", zeros) + run.metrics.get("download_bytes", zeros)
         return np.asarray(sent / 1e6)
-    return run.metrics.get("client_compute" if axis == "passes" else axis, zeros)
+    found: np.ndarray = run.metrics.get("client_compute" if axis == "passes" else axis, zeros)
+    return found
 
 
 def places(runs: Sequence[Run]) -> np.ndarray:
@@ -92,7 +93,7 @@ def places(runs: Sequence[Run]) -> np.ndarray:
     grids = [run.metrics["update"] for run in runs]
     if all(np.array_equal(grid, grids[0]) for grid in grids):
         return grids[0]
-    every = np.unique(np.concatenate(grids))
+    every: np.ndarray = np.unique(np.concatenate(grids))
     return every[every <= min(grid[-1] for grid in grids)]
 
 
@@ -104,7 +105,8 @@ def along(run: Run, values: np.ndarray, grid: np.ndarray) -> np.ndarray:
     known = np.isfinite(values)
     if not known.any():
         return np.full(len(grid), np.nan)
-    return np.interp(grid, updates[known], values[known], left=np.nan, right=np.nan)
+    found: np.ndarray = np.interp(grid, updates[known], values[known], left=np.nan, right=np.nan)
+    return found
 
 
 def _at(run: Run, name: str, grid: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 import hashlib
 import html
 import json
+import socket
 import threading
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from flcluster.errors import UserError
-from flcluster.records.reader import Run
 from flcluster.records.running import FILES, load_running, running_directories
 from flcluster.report.html.content import content
 from flcluster.report.html.page import page
@@ -51,16 +51,12 @@ class Watched:
         try:
             runs = [run for folder in self._directories() if (run := load_running(folder)) is not None]
             if runs:
-                return content(_named(runs))
+                return content(sorted(runs, key=lambda run: str(run.path)))
             lines = [f"{path} has no numbers yet." for path in self.paths]
-        except UserError as error:
+        except (UserError, OSError, ValueError) as error:  # a file may be read as it is being written
             lines = [str(error)]
         block = {"kind": "notes", "title": "", "lines": lines}
         return {**waiting, "sections": [{"id": "waiting", "title": "Nothing to show", "intro": "", "blocks": [block]}]}
-
-
-def _named(runs: Sequence[Run]) -> list[Run]:
-    return sorted(runs, key=lambda run: str(run.path))
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -72,7 +68,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 30
 
-    def do_GET(self) -> None:  # noqa: N802 (http.server looks for this name)
+    def do_GET(self) -> None:
         """Send the page or its data."""
         if not self._is_addressed():
             self._refuse(HTTPStatus.FORBIDDEN, "this server is another's name: ask for it as 127.0.0.1 or localhost")
@@ -88,7 +84,7 @@ class Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.NOT_FOUND, "there is only /")
 
     def _is_addressed(self) -> bool:
-        """Say whether a request is meant for this machine: other sites must not read runs through a reader's browser."""
+        """Say whether a request is meant for this machine: no other site may read runs through a reader's browser."""
         name = self.headers.get("Host", "")
         return self.hosts is None or name.rpartition(":")[0] in self.hosts or name in self.hosts
 
@@ -125,7 +121,10 @@ def server(paths: Sequence[Path], host: str = "127.0.0.1", port: int = 0) -> Thr
         raise UserError(f"{missing[0]} is not a directory: give a run's directory, or a folder that holds some")
     hosts = frozenset(LOOPBACK) if host in LOOPBACK else None
     handler = type("WatchHandler", (Handler,), {"watched": Watched(paths), "hosts": hosts})
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    kind = type("WatchServer", (ThreadingHTTPServer,), {"address_family": family})
     try:
-        return ThreadingHTTPServer((host, port), handler)
-    except OSError as error:
-        raise UserError(f"cannot serve at {host}:{port} ({error.strerror}): give another --port, or 0 for any") from error
+        made: ThreadingHTTPServer = kind((host, port), handler)
+        return made
+    except (OSError, OverflowError) as error:
+        raise UserError(f"cannot serve at {host}:{port} ({error}): give another --port, or 0 for any") from error

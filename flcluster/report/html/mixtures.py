@@ -33,8 +33,17 @@ def scatter(run: Run) -> Block | None:
     traces = [{**line, "line": {"color": "faint", "dash": "dot", "width": 1}}]
     for k in range(true.shape[1]):
         dots = {"size": 5, "color": tint(shade(k), 45 if len(kept) > 200 else 85)}
-        traces.append({"type": "scatter", "mode": "markers", "name": f"cluster {k}", "marker": dots,
-                       "x": rounded(true[kept, k], 3), "y": rounded(estimate[kept, k], 3), "text": said})  # fmt: skip
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": f"cluster {k}",
+                "marker": dots,
+                "x": rounded(true[kept, k], 3),
+                "y": rounded(estimate[kept, k], 3),
+                "text": said,
+            }
+        )
     title = f"{len(true)} uploads with an estimate" + (f", {len(kept)} of them drawn" if len(kept) < len(true) else "")
     both = {"range": [-0.03, 1.03]}
     return plot(title, traces, "true share", "estimated share", 380, xaxis=both, yaxis=both)
@@ -51,9 +60,20 @@ def pairs(run: Run) -> Block | None:
         for kind, values, colour in (("true", true, shade(k)), ("estimated", estimate, tint(shade(k), 55))):
             x = [place + (-0.2 if kind == "true" else 0.2) for place in range(len(at))]
             text = [f"client {clients[i]:.0f}, {kind}: {values[i, k]:.3f} of cluster {k}" for i in at]
-            traces.append({"type": "bar", "x": x, "y": rounded(values[list(at), k], 3), "width": 0.36,
-                           "marker": {"color": colour}, "text": text, "hoverinfo": "text", "textposition": "none",
-                           "name": f"cluster {k}", "showlegend": kind == "true"})  # fmt: skip
+            traces.append(
+                {
+                    "type": "bar",
+                    "x": x,
+                    "y": rounded(values[list(at), k], 3),
+                    "width": 0.36,
+                    "marker": {"color": colour},
+                    "text": text,
+                    "hoverinfo": "text",
+                    "textposition": "none",
+                    "name": f"cluster {k}",
+                    "showlegend": kind == "true",
+                }
+            )
     names = [f"{clients[i]:.0f}" for i in at]
     ticks = {"tickmode": "array", "tickvals": list(range(len(at))), "ticktext": names}
     title = f"The last {len(at)}: true (left), estimated (right, paler)"

@@ -61,8 +61,15 @@ def _links(positions: Floats, edges: Edges, count: int) -> dict[str, Any]:
     x, y = ends.reshape(-1, 2).T
     faint = int(np.clip(3000 / max(count, 1), 6, 35))
     line = {"width": 0.7, "color": tint("ink", faint)}
-    return {"type": "scatter", "mode": "lines", "x": rounded(x, 3), "y": rounded(y, 3), "line": line,
-            "hoverinfo": "skip", "showlegend": False}  # fmt: skip
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": rounded(x, 3),
+        "y": rounded(y, 3),
+        "line": line,
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
 
 
 def _dots(positions: Floats, moment: Moment, partners: Mapping[int, int]) -> list[dict[str, Any]]:
@@ -80,8 +87,18 @@ def _dots(positions: Floats, moment: Moment, partners: Mapping[int, int]) -> lis
         x, y = positions[members].T
         text = [_said(client, moment, int(label), partner) for client in members.tolist()]
         name = f"cluster {label}" if label >= 0 else "never took part"
-        traces.append({"type": "scatter", "mode": "markers", "name": name, "marker": dots, "hoverinfo": "text",
-                       "x": rounded(x, 3), "y": rounded(y, 3), "text": text})  # fmt: skip
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": name,
+                "marker": dots,
+                "hoverinfo": "text",
+                "x": rounded(x, 3),
+                "y": rounded(y, 3),
+                "text": text,
+            }
+        )
     return traces
 
 

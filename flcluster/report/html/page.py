@@ -1,4 +1,4 @@
-"""The page itself: one file with everything in it, which may neither ask a network for anything nor run anything else."""
+"""The page itself: one file with everything in it, which neither asks a network for anything nor runs anything else."""
 
 import base64
 import hashlib

@@ -1,14 +1,15 @@
 """How good each client's model is: at the end, from the worst client to the best, and on the way there."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flcluster.records.columns import plus_minus
 from flcluster.records.reader import Run
-from flcluster.report.html.blocks import Block, choice, plot, rounded, section, table, thin, tint, words
+from flcluster.report.html.blocks import Block, choice, label, plot, rounded, section, table, thin, tint, words
 from flcluster.report.html.group import Group
 from flcluster.report.html.moments import history
 from flcluster.report.summaries import mean_std
@@ -57,7 +58,12 @@ def worst_decile(values: Floats) -> float:
 
 
 def _numbers(last: dict[str, list[Floats]], known: dict[str, tuple[Group, list[Floats]]]) -> Grid:
-    kinds = {"Mean": np.mean, "Worst decile": worst_decile, "Median": np.median, "Best": np.max}
+    kinds: Mapping[str, Callable[[Floats], Any]] = {
+        "Mean": np.mean,
+        "Worst decile": worst_decile,
+        "Median": np.median,
+        "Best": np.max,
+    }
     rows = []
     for name, values in last.items():
         held = [each for each in values if len(each)]
@@ -65,7 +71,7 @@ def _numbers(last: dict[str, list[Floats]], known: dict[str, tuple[Group, list[F
         lowest = np.argsort(np.where(np.isfinite(known[name][1][0]), known[name][1][0], np.inf), kind="stable")
         told = ", ".join(map(str, lowest[: min(5, len(held[0]))].tolist()))
         rows.append({"Method": name, "Clients": str(len(held[0])), **cells, "Worst clients": told})
-    return Grid("Clients", rows, "± standard deviation over seeds; the worst clients are those of the first run.")
+    return Grid("", rows, "± standard deviation over seeds; the worst clients are those of the first run.")
 
 
 def _sorted_plot(known: dict[str, tuple[Group, list[Floats]]], score: str) -> Block | None:
@@ -80,11 +86,28 @@ def _sorted_plot(known: dict[str, tuple[Group, list[Floats]]], score: str) -> Bl
         texts = [f"{words(name)}: {value:.3f}<br>{words(text)}" for value, text in zip(y, said, strict=True)]
         dots = {"mode": "lines+markers", "marker": {"size": 5}} if len(x) <= 60 else {"mode": "lines"}
         line = {"color": group.ink, "width": 2}
-        traces.append({"type": "scatter", "name": words(name), "x": rounded(x), "y": rounded(y), "line": line,
-                       "text": texts, "hoverinfo": "text", **dots})
+        traces.append(
+            {
+                "type": "scatter",
+                "name": label(name),
+                "x": rounded(x),
+                "y": rounded(y),
+                "line": line,
+                "text": texts,
+                "hoverinfo": "text",
+                **dots,
+            }
+        )
     tenth = {"type": "rect", "xref": "x", "yref": "paper", "x0": 0, "x1": 10, "y0": 0, "y1": 1}
     shapes = [{**tenth, "fillcolor": tint("ink", 8), "line": {"width": 0}, "layer": "below"}]
-    return plot("", traces, "clients, worst first (%; the worst decile is shaded)", score, shapes=shapes)
+    return plot(
+        "",
+        traces,
+        "clients, worst first (%; the worst decile is shaded)",
+        score,
+        shapes=shapes,
+        xaxis={"range": [0, 100]},
+    )
 
 
 def _one_by_one(values: Floats) -> tuple[Floats, Floats, list[str]]:
@@ -102,8 +125,15 @@ def _histogram(known: dict[str, tuple[Group, list[Floats]]], last: dict[str, lis
     middle, traces = (edges[1:] + edges[:-1]) / 2, []
     for name, values in last.items():
         counts = np.mean([np.histogram(each, edges)[0] for each in values], 0)
-        traces.append({"type": "bar", "name": words(name), "x": rounded(middle), "y": rounded(counts),
-                       "marker": {"color": known[name][0].ink}})
+        traces.append(
+            {
+                "type": "bar",
+                "name": label(name),
+                "x": rounded(middle),
+                "y": rounded(counts),
+                "marker": {"color": known[name][0].ink},
+            }
+        )
     return plot("", traces, score, "clients", barmode="group", bargap=0.1)
 
 
@@ -116,13 +146,26 @@ def _over_time(group: Group, score: str) -> Block | None:
     values, x = moments.accuracies[kept], rounded(moments.updates[kept])
     low, middle, high = (rounded(np.nanpercentile(values, p, axis=1)) for p in (10, 50, 90))
     worst = rounded([worst_decile(row[np.isfinite(row)]) for row in values])
-    band = {"type": "scatter", "mode": "lines", "x": x, "line": {"width": 0, "color": group.ink}, "showlegend": False}
-    line = {"type": "scatter", "mode": "lines", "x": x}
+    band: dict[str, Any] = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": x,
+        "line": {"width": 0, "color": group.ink},
+        "showlegend": False,
+    }
+    line: dict[str, Any] = {"type": "scatter", "mode": "lines", "x": x}
     traces = [
         {**band, "y": low, "hoverinfo": "skip"},
-        {**band, "y": high, "fill": "tonexty", "fillcolor": tint(group.ink, 18), "showlegend": True,
-         "name": "10 % to 90 % of clients", "hoverinfo": "skip"},
+        {
+            **band,
+            "y": high,
+            "fill": "tonexty",
+            "fillcolor": tint(group.ink, 18),
+            "showlegend": True,
+            "name": "10 % to 90 % of clients",
+            "hoverinfo": "skip",
+        },
         {**line, "y": middle, "name": "median client", "line": {"color": group.ink, "width": 2}},
         {**line, "y": worst, "name": "worst decile", "line": {"color": group.ink, "width": 2, "dash": "dash"}},
-    ]  # fmt: skip
+    ]
     return plot("", traces, "client updates", score)

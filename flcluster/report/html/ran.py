@@ -1,6 +1,8 @@
 """What ran: each run with what made it, what sets configurations apart, and the numbers beside the papers'."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import yaml
 
@@ -18,8 +20,8 @@ def ran_section(groups: Sequence[Group]) -> Block | None:
     lines = [_line(group, run) for group in groups for run in group.runs]
     blocks = [table(Grid("Runs", lines)), table(apart(groups))]
     texts = {group.name: [details("The whole configuration", configuration(group.first))] for group in groups}
-    again = "flcluster fit --config {path}/config.yaml repeats a run: the same numbers on the same machine."
-    return section("ran", "What ran", [*blocks, choice("configuration of", texts)], again if runs else "")
+    again = f"flcluster fit --config {runs[0].path}/config.yaml repeats the first of them."
+    return section("ran", "What ran", [*blocks, choice("configuration of", texts)], again)
 
 
 def _line(group: Group, run: Run) -> dict[str, str]:
@@ -45,27 +47,33 @@ def apart(groups: Sequence[Group]) -> Grid:
     keys = differing(settings)
     names = short_names(keys)
     rows = [
-        {"Setting": names[key], **{g.name: text(each.get(key)) for g, each in zip(groups, settings, strict=True)}}
+        {
+            "Setting": names[key],
+            **{g.name: text(each[key]) if key in each else "" for g, each in zip(groups, settings, strict=True)},
+        }
         for key in keys
     ]
     return Grid("What sets configurations apart", rows, "Seeds and places apart; an empty cell: no such setting.")
 
 
 def text(value: object) -> str:
-    """Return a setting in a line."""
-    return "" if value is None else value if isinstance(value, str) else yaml.safe_dump(value, default_flow_style=True,
-        width=1000).replace("\n...", "").strip()  # fmt: skip
+    """Return a setting in one line.
+
+    >>> text(None), text("min"), text([1, 2])
+    ('null', 'min', '[1, 2]')
+    """
+    return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
 
 
 def configuration(run: Run) -> str:
     """Return a run's configuration as YAML."""
     if run.settings is None:
         return "config.yaml cannot be read."
-    return yaml.safe_dump(dict(run.settings), sort_keys=False, allow_unicode=True)
+    return str(yaml.safe_dump(dict(run.settings), sort_keys=False, allow_unicode=True))
 
 
 def results_section(groups: Sequence[Group]) -> Block | None:
     """Return our numbers, beside what papers print for the same."""
     grid = beside_papers([run for group in groups for run in group.runs])
     printed = any("(" in head for head in grid.heads)
-    return section("results", "Results beside the papers" if printed else "Results", [table(grid, "Results")])
+    return section("results", "Results beside the papers" if printed else "Results", [table(replace(grid, title=""))])

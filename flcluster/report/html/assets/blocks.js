@@ -17,7 +17,7 @@ const Kinds = {
       });
       const table = element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
       const caption = block.caption ? element("p", { className: "caption" }, block.caption) : null;
-      node.replaceChildren(element("h3", {}, block.title), element("div", { className: "scroll" }, table), ...(caption ? [caption] : []));
+      node.replaceChildren(element("h3", { hidden: !block.title }, block.title), element("div", { className: "scroll" }, table), ...(caption ? [caption] : []));
     },
   },
   notes: {
@@ -35,7 +35,7 @@ const Kinds = {
     make: () => element("div"),
     update(node, block) {
       const figure = ({ title, src }) =>
-        element("figure", {}, element("figcaption", {}, title), element("img", { src, alt: title, loading: "lazy" }));
+        element("figure", {}, element("figcaption", {}, title), element("img", { src, alt: title }));
       node.replaceChildren(...block.images.map(figure));
     },
   },

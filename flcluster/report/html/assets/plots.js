@@ -1,7 +1,13 @@
 "use strict";
 // Plots: what Python says of them, with the look that all of them share.
 
-const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+const CONFIG = {
+  responsive: true,
+  displaylogo: false,
+  displayModeBar: "hover",
+  plotlyServerURL: "", // nothing leaves the page
+  modeBarButtonsToRemove: ["select2d", "lasso2d", "sendChartToCloud"],
+};
 
 /** Lay what a plot says over what all say; axes are merged. */
 function layoutOf(block) {
@@ -10,12 +16,12 @@ function layoutOf(block) {
   const merged = (name) => ({ ...axis, ...own[name], title: { ...axis.title, ...(own[name] || {}).title } });
   const base = {
     height: block.height,
-    margin: { l: 48, r: 12, t: 8, b: 44 },
+    margin: { l: 48, r: 12, t: 30, b: 44 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: "system-ui, sans-serif", size: 12, color: "ink" },
     hoverlabel: { bgcolor: "paper", bordercolor: "faint", font: { color: "ink" }, namelength: -1 },
-    legend: { orientation: "h", yanchor: "bottom", y: 1.02, xanchor: "left", x: 0 },
+    legend: { orientation: "h", yanchor: "bottom", y: 1.02, xanchor: "left", x: 0, traceorder: "normal" },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: "faint", activecolor: "ink" },
     hovermode: "closest",
     uirevision: block.revision || "kept",
