@@ -77,7 +77,8 @@ def test_names_are_text_wherever_they_stand(tmp_path):
     assert "img" not in [tag for tag, _ in elements.found]
     told = data_of(text)
     assert NASTY in told["title"] and section_of(told, "ran")["blocks"][0]["rows"][0][0] == NASTY
-    assert "<" not in json.dumps(section_of(told, "curves")["blocks"][0]["groups"])  # Plotly would read mark-up
+    drawn = json.dumps(section_of(told, "curves")["blocks"][0]["groups"])
+    assert "<" not in drawn.replace("<br>", "")  # Plotly would read mark-up; lines it may break
 
 
 def test_nothing_of_plotly_is_changed_and_its_licence_is_beside_it():
