@@ -21,7 +21,7 @@ from flcluster.errors import UserError
 from flcluster.federation.copied import Copied, tensors_of
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, samples_processed
 from flcluster.federation.looking import Looking
-from flcluster.federation.paths import hooks_of, lightning_of
+from flcluster.federation.paths import fed_by, lightning_of
 from flcluster.federation.scoring import Scoring
 from flcluster.seeds import rng, sequence, torch_seed
 
@@ -138,14 +138,7 @@ class LightningWorker(Looking):
 
     def _fed(self, trainer: Any, **loaders: DataLoader[Any]) -> Any:
         """Return a datamodule that has some loaders, and the data's own hooks on batches."""
-        made = self.package.LightningDataModule()
-        for stage, loader in loaders.items():
-            setattr(made, f"{stage}_dataloader", lambda loader=loader: loader)
-        if self.data is not None:
-            self.data.trainer = trainer
-            for hook in hooks_of(self.data):
-                setattr(made, hook, getattr(self.data, hook))
-        return made
+        return fed_by(self.package, self.data, trainer, **loaders)
 
     def _trainer(self, callbacks: list[Any], **more: Any) -> Any:
         single = self.package.strategies.SingleDeviceStrategy
