@@ -1,4 +1,4 @@
-"""The command ``flcluster``: fit, compare, study, report, watch, gather, data, drift, convert, export, tables."""
+"""The command ``flcluster``: fit, compare, study, report, watch, gather, data, drift, convert, predict, export, tables."""
 
 import os
 import sys
@@ -142,6 +142,13 @@ def convert_command(argv: list[str]) -> int:
     return 0
 
 
+def predict_command(argv: list[str]) -> int:
+    """Write what a model of a run predicts: RUN --cluster K | --client M [--split test] [--output FILE.csv|.pt]."""
+    from flcluster.cli.predict import predict
+
+    return predict(argv)
+
+
 def export_command(argv: list[str]) -> int:
     """Write one model of a run as a plain Lightning checkpoint: RUN --cluster K | --client M [--output FILE]."""
     from flcluster.cli.export import export
@@ -171,6 +178,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "data": data_command,
     "drift": drift_command,
     "convert": convert_command,
+    "predict": predict_command,
     "export": export_command,
     "tables": tables_command,
 }

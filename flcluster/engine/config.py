@@ -28,6 +28,7 @@ from flcluster.engine.resume import (
 )
 from flcluster.errors import UserError
 from flcluster.protocol.base import Algorithm
+from flcluster.score import Mode
 
 OTHER = "pytorch_lightning.core.module.LightningModule"
 
@@ -58,7 +59,7 @@ class FabricConfig:
 
 @dataclass
 class EngineConfig:
-    """How to run. Nothing here changes a result, but for the last bits of sums with other ``threads``."""
+    """How to run. Only ``metric``, and in the last bits of sums ``threads``, change what a run tells."""
 
     look_ahead: int | None = None
     """Clients trained ahead of their upload; default 1 with one process, 4 per process with more."""
@@ -74,6 +75,8 @@ class EngineConfig:
     """Stop (resumably) after this many uploads (or rounds) in all."""
     metric: str | None = None
     """What a module of your own is scored by, a name that its validation_step logs; default accuracy, or the loss."""
+    metric_mode: Mode = "auto"
+    """Whether less of the metric is better (min) or more (max); auto goes by its name: loss, error, rmse, … are min."""
     session: int | None = None
     """Uploads (rounds) between two rows of metrics; default one per client (one round)."""
     progress: bool = True

@@ -22,6 +22,7 @@ from flcluster.engine.upload_loop import UploadLoop
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
 from flcluster.federation.federation import Federation
+from flcluster.federation.scoring import Scoring
 from flcluster.files import replacing, write_config, write_json
 from flcluster.protocol.base import Algorithm
 from flcluster.protocol.rounds import RoundAlgorithm
@@ -73,7 +74,7 @@ class ActiveRun:
             exp.data,
             lambda width: Bank(exp.run_dir / "bank", width, budget, shared),
             exp.seed,
-            exp.engine.metric,
+            Scoring(exp.engine.metric, exp.engine.metric_mode),
             given=bool(exp.start is not None or exp.config.get("model_start")),
         )
         self.loop: Loop[Any] = make_loop(exp.algorithm, self.fed, exp.engine.look_ahead, exp.engine.session)
@@ -92,6 +93,7 @@ class ActiveRun:
         """Whether there is a checkpoint to go on from."""
         self.fed.note = self._note
         self.progress = RunProgress(exp.algorithm.title, self.loop.total, 0, enabled=self.main and exp.engine.progress)
+        self.progress.score = self.fed.score
 
     def _note(self, text: str) -> None:
         """Show what takes long before the first step; being told to stop then leaves nothing to go on from."""
@@ -118,7 +120,10 @@ class ActiveRun:
         if self.exp.restored is None:
             self.recorder.open(folder, None)
             path = f"by lightning.Trainer ({self.fed.by_trainer})" if self.fed.by_trainer else "by flcluster's own loop"
-            self.progress.note(f"writing to {self.exp.run_dir}; local training {path}; preparing the first models")
+            scored = "" if self.fed.score.plain else f"; scored by {self.fed.score.told}"
+            self.progress.note(
+                f"writing to {self.exp.run_dir}; local training {path}{scored}; preparing the first models"
+            )
             self.loop.begin()
             self.loggers = start_loggers(self.exp.loggers, self.exp.config) if self.main else []
             self._session()
@@ -210,6 +215,7 @@ class ActiveRun:
             "num_clusters": exp.data.num_clusters,
             "num_clients": exp.data.num_clients,
             "seed": exp.seed,
+            **self.fed.score.entries,
             "commit": "+".join(self.code),
             "status": f"stopped: {why}" if why else "finished",
             **self.recorder.summary(),

@@ -7,6 +7,7 @@ import random
 import time
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from flcluster.errors import UserError
 from flcluster.federation.copied import Copied, tensors_of
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, samples_processed
 from flcluster.federation.looking import Looking
-from flcluster.federation.paths import hooks_of, lightning_of
+from flcluster.federation.paths import fed_by, lightning_of
 from flcluster.federation.scoring import Scoring
 from flcluster.seeds import rng, sequence, torch_seed
 
@@ -137,14 +138,7 @@ class LightningWorker(Looking):
 
     def _fed(self, trainer: Any, **loaders: DataLoader[Any]) -> Any:
         """Return a datamodule that has some loaders, and the data's own hooks on batches."""
-        made = self.package.LightningDataModule()
-        for stage, loader in loaders.items():
-            setattr(made, f"{stage}_dataloader", lambda loader=loader: loader)
-        if self.data is not None:
-            self.data.trainer = trainer
-            for hook in hooks_of(self.data):
-                setattr(made, hook, getattr(self.data, hook))
-        return made
+        return fed_by(self.package, self.data, trainer, **loaders)
 
     def _trainer(self, callbacks: list[Any], **more: Any) -> Any:
         single = self.package.strategies.SingleDeviceStrategy
@@ -177,9 +171,25 @@ class LightningWorker(Looking):
         with quiet(), every_seed(self.seed, "validate", 0):
             return self.scoring.measured(self.module, view, self._scored, self.fabric.device)
 
-    def _scored(self, stage: str, loader: DataLoader[Any]) -> Any:
+    def settle_score(self, view: View) -> None:
+        """Find out, with the module as it was given and one batch, what it is scored by."""
+        self.layout.load(self.first)
+        with quiet(), every_seed(self.seed, "validate", 0):
+            one = partial(self._scored, limit_val_batches=1, limit_test_batches=1)
+            self.scoring = self.scoring.settled(self.module, view, one)
+        self.layout.load(self.first)
+
+    def needs_losses(self) -> None:
+        """Refuse where ``validation_step`` logs no loss."""
+        if self.scoring.known and self.scoring.loss is None:
+            raise UserError(
+                f"this method compares models by their losses, but {type(self.module).__name__}.validation_step logs "
+                'none: log one there, under a name with "loss" in it'
+            )
+
+    def _scored(self, stage: str, loader: DataLoader[Any], **limits: int) -> Any:
         """Return what a module logs in ``validation_step`` (val) or ``test_step`` (test)."""
-        trainer = self._trainer([])
+        trainer = self._trainer([], **limits)
         run = trainer.validate if stage == "val" else trainer.test
         return run(self.module, datamodule=self._fed(trainer, **{stage: loader}), verbose=False)
 

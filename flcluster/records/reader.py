@@ -16,6 +16,7 @@ from typing_extensions import Self
 
 from flcluster.errors import UserError
 from flcluster.records.columns import COLUMNS
+from flcluster.score import Score
 
 NO_RESULTS = r"seed|num_\w+|\w+_std|cluster_size_\d+|updates_per_second|peak_memory_gb"
 """Numbers in a summary that are no result of the run."""
@@ -41,6 +42,11 @@ class Run:
     def status(self) -> str:
         """``finished``, or ``stopped: why``."""
         return str(self.summary.get("status", "finished"))
+
+    @property
+    def score(self) -> Score:
+        """What the columns called ``…acc…`` hold: accuracy, or what a module of one's own is scored by."""
+        return Score.of(self.summary)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
