@@ -1,4 +1,4 @@
-"""The command ``flcluster``: fit, compare, study, report, watch, gather, data, drift, convert, predict, export, tables."""
+"""The command ``flcluster``: fit, compare, study, report, watch, gather, data, drift, convert, predict and so on."""
 
 import os
 import sys

@@ -7,6 +7,7 @@ from typing import Any
 
 from flcluster.errors import UserError
 from flcluster.records.reader import Run, read_columns, read_population, read_settings
+from flcluster.score import Score
 
 FILES = ("summary.json", "metrics.csv", "clients.csv", "population.csv", "config.yaml", "edges.csv")
 """What tells of a run."""
@@ -73,8 +74,15 @@ def _summary(
         "num_clients": _whole(arguments.get("num_clients"), clients),
         "seed": settings.get("seed_everything", "?"),
         "status": "running",
+        **_score(settings.get("engine")),
         "updates": int(metrics["update"][-1]) if len(metrics["update"]) else 0,
     }
+
+
+def _score(engine: Any) -> dict[str, str]:
+    """Return what a run is scored by, as far as its configuration says so."""
+    told = engine if isinstance(engine, Mapping) else {}
+    return Score.named(told["metric"], told.get("metric_mode") or "auto").entries if told.get("metric") else {}
 
 
 def _class(named: Any) -> str:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from flcluster import __version__
-from flcluster.records.columns import column
 from flcluster.records.reader import Run
 from flcluster.report.html.cautions import warnings_section
 from flcluster.report.html.clusters import clusters_section
@@ -17,6 +16,7 @@ from flcluster.report.html.network import network_section
 from flcluster.report.html.people import clients_section
 from flcluster.report.html.pictures import pictures_section
 from flcluster.report.html.ran import ran_section, results_section
+from flcluster.score import common_score
 
 
 def content(runs: Sequence[Run]) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def content(runs: Sequence[Run]) -> dict[str, Any]:
     sections = [
         results_section(groups),
         curves_section(groups),
-        clients_section(groups, score_of(runs)),
+        clients_section(groups, common_score(run.score for run in runs)),
         clusters_section(groups),
         mixtures_section(groups),
         network_section(groups),
@@ -50,8 +50,3 @@ def title(setting: str, names: Sequence[str]) -> str:
     """
     told = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return f"{told}: {setting}" if setting else told
-
-
-def score_of(runs: Sequence[Run]) -> str:
-    """Return what clients are scored by, for the axes of plots of clients."""
-    return column("client_acc").label.removeprefix("mean ") if runs else ""

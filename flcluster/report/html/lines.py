@@ -11,6 +11,7 @@ from flcluster.report.curves import has, time_unit
 from flcluster.report.html.blocks import Block, label, rounded, section, thin, whole, words
 from flcluster.report.html.events import events
 from flcluster.report.html.group import Group
+from flcluster.score import common_score
 
 FIRST = ("client_acc", "acc_global", "client_acc_after", "client_acc_before", "cluster_acc")
 
@@ -35,9 +36,10 @@ def curves_section(groups: Sequence[Group]) -> Block | None:
     xs |= {"passes": "client computation (samples passed)"}
     xs = {x: title for x, title in xs.items() if x != "time" or "rounds" not in of_time}
     used = [x for x in xs if any(len(set(line["x"][x])) > 1 for line in lines)] or ["update"]
+    score = common_score(run.score for group in groups for run in group.runs)
     block = {
         "kind": "curves",
-        "columns": [{"name": name, "title": column(name).label} for name in columns],
+        "columns": [{"name": name, "title": column(name, score).label} for name in columns],
         "xs": [{"name": x, "title": words(xs[x])} for x in used],
         "groups": lines,
     }

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from flcluster.report.html.group import Group
 from flcluster.report.html.moments import history
 from flcluster.report.summaries import mean_std
 from flcluster.report.tables import Grid
+from flcluster.score import Score
 
 Floats = NDArray[np.float64]
 
@@ -25,7 +27,7 @@ MOST = 300
 BINS = 20
 
 
-def clients_section(groups: Sequence[Group], score: str) -> Block | None:
+def clients_section(groups: Sequence[Group], score: Score) -> Block | None:
     """Return the distribution over clients, in numbers and pictures."""
     found = {group.name: (group, [finals(run) for run in group.runs]) for group in groups}
     known = {name: pair for name, pair in found.items() if any(np.isfinite(each).any() for each in pair[1])}
@@ -37,7 +39,7 @@ def clients_section(groups: Sequence[Group], score: str) -> Block | None:
         "how many clients are how good": [_histogram(known, last, score)],
         "over the run": [choice("run", {name: [_over_time(group, score)] for name, (group, _) in known.items()})],
     }
-    blocks = [table(_numbers(last, known)), choice("view", views)]
+    blocks = [table(_numbers(last, known, score)), choice("view", views)]
     intro = "Each client with the model that it used last. The worst decile is the mean of the worst tenth of clients."
     return section("clients", "Clients", blocks, intro)
 
@@ -48,40 +50,49 @@ def finals(run: Run) -> Floats:
     return moments.accuracies[-1] if len(moments.accuracies) else np.empty(0)
 
 
-def worst_decile(values: Floats) -> float:
+def worst_first(values: Floats, score: Score) -> Floats:
+    """Return values in order, the worst first.
+
+    >>> worst_first(np.array([0.9, 0.1]), Score("rmse", higher=False)).tolist()
+    [0.9, 0.1]
+    """
+    return np.sort(values) if score.higher else np.sort(values)[::-1]
+
+
+def worst_decile(values: Floats, score: Score) -> float:
     """Return the mean of the worst tenth, at least one; NaN of nothing.
 
-    >>> worst_decile(np.array([0.9, 0.1, 0.8, 0.7]))
+    >>> worst_decile(np.array([0.9, 0.1, 0.8, 0.7]), Score())
     0.1
     """
-    return float(np.sort(values)[: math.ceil(len(values) / 10)].mean()) if len(values) else math.nan
+    return float(worst_first(values, score)[: math.ceil(len(values) / 10)].mean()) if len(values) else math.nan
 
 
-def _numbers(last: dict[str, list[Floats]], known: dict[str, tuple[Group, list[Floats]]]) -> Grid:
+def _numbers(last: dict[str, list[Floats]], known: dict[str, tuple[Group, list[Floats]]], score: Score) -> Grid:
     kinds: Mapping[str, Callable[[Floats], Any]] = {
         "Mean": np.mean,
-        "Worst decile": worst_decile,
+        "Worst decile": partial(worst_decile, score=score),
         "Median": np.median,
-        "Best": np.max,
+        "Best": lambda values: worst_first(values, score)[-1],
     }
     rows = []
     for name, values in last.items():
         held = [each for each in values if len(each)]
         cells = {title: plus_minus(*mean_std([float(of(each)) for each in held])) for title, of in kinds.items()}
-        lowest = np.argsort(np.where(np.isfinite(known[name][1][0]), known[name][1][0], np.inf), kind="stable")
-        told = ", ".join(map(str, lowest[: min(5, len(held[0]))].tolist()))
+        lowest = _order(known[name][1][0], score)
+        told = ", ".join(map(str, lowest[:5].tolist()))
         rows.append({"Method": name, "Clients": str(len(held[0])), **cells, "Worst clients": told})
     return Grid("", rows, "± standard deviation over seeds; the worst clients are those of the first run.")
 
 
-def _sorted_plot(known: dict[str, tuple[Group, list[Floats]]], score: str) -> Block | None:
+def _sorted_plot(known: dict[str, tuple[Group, list[Floats]]], score: Score) -> Block | None:
     traces = []
     for name, (group, finals) in known.items():
         if len(finals) == 1:
-            x, y, said = _one_by_one(finals[0])
+            x, y, said = _one_by_one(finals[0], score)
         else:
             x = np.linspace(0, 100, 101)
-            y = np.mean([np.quantile(each[np.isfinite(each)], x / 100) for each in finals if len(each)], 0)
+            y = np.mean([_at_shares(each[np.isfinite(each)], x / 100, score) for each in finals if len(each)], 0)
             said = [f"worst {share:.0f} % of clients (mean of {len(finals)} seeds)" for share in x]
         texts = [f"{words(name)}: {value:.3f}<br>{words(text)}" for value, text in zip(y, said, strict=True)]
         dots = {"mode": "lines+markers", "marker": {"size": 5}} if len(x) <= 60 else {"mode": "lines"}
@@ -104,21 +115,34 @@ def _sorted_plot(known: dict[str, tuple[Group, list[Floats]]], score: str) -> Bl
         "",
         traces,
         "clients, worst first (%; the worst decile is shaded)",
-        score,
+        f"client {score.text}",
         shapes=shapes,
         xaxis={"range": [0, 100]},
     )
 
 
-def _one_by_one(values: Floats) -> tuple[Floats, Floats, list[str]]:
+def _order(values: Floats, score: Score) -> NDArray[np.int64]:
+    """Return the clients whose value is known, the worst first."""
     clients = np.flatnonzero(np.isfinite(values))
-    order = clients[np.argsort(values[clients], kind="stable")]
+    return clients[np.argsort(values[clients] if score.higher else -values[clients], kind="stable")]
+
+
+def _at_shares(values: Floats, shares: Floats, score: Score) -> Floats:
+    """Return the value below which a share of the clients do worse."""
+    found: Floats = np.quantile(values, shares if score.higher else 1 - shares)
+    return found
+
+
+def _one_by_one(values: Floats, score: Score) -> tuple[Floats, Floats, list[str]]:
+    order = _order(values, score)
     chosen = thin(len(order), MOST)
     shares = 100 * (chosen + 0.5) / len(order)
     return shares, values[order][chosen], [f"client {client}" for client in order[chosen].tolist()]
 
 
-def _histogram(known: dict[str, tuple[Group, list[Floats]]], last: dict[str, list[Floats]], score: str) -> Block | None:
+def _histogram(
+    known: dict[str, tuple[Group, list[Floats]]], last: dict[str, list[Floats]], score: Score
+) -> Block | None:
     every = np.concatenate([values for each in last.values() for values in each])
     low, high = float(every.min()), float(every.max())
     edges = np.linspace(low, high if high > low else low + 1e-3, BINS + 1)
@@ -134,10 +158,10 @@ def _histogram(known: dict[str, tuple[Group, list[Floats]]], last: dict[str, lis
                 "marker": {"color": known[name][0].ink},
             }
         )
-    return plot("", traces, score, "clients", barmode="group", bargap=0.1)
+    return plot("", traces, f"client {score.text}", "clients", barmode="group", bargap=0.1)
 
 
-def _over_time(group: Group, score: str) -> Block | None:
+def _over_time(group: Group, score: Score) -> Block | None:
     """Return how the clients' accuracies spread out over a run: its first seed's."""
     moments = history(group.first)
     kept = np.isfinite(moments.accuracies).any(1)
@@ -145,7 +169,7 @@ def _over_time(group: Group, score: str) -> Block | None:
         return None
     values, x = moments.accuracies[kept], rounded(moments.updates[kept])
     low, middle, high = (rounded(np.nanpercentile(values, p, axis=1)) for p in (10, 50, 90))
-    worst = rounded([worst_decile(row[np.isfinite(row)]) for row in values])
+    worst = rounded([worst_decile(row[np.isfinite(row)], score) for row in values])
     band: dict[str, Any] = {
         "type": "scatter",
         "mode": "lines",
@@ -168,4 +192,4 @@ def _over_time(group: Group, score: str) -> Block | None:
         {**line, "y": middle, "name": "median client", "line": {"color": group.ink, "width": 2}},
         {**line, "y": worst, "name": "worst decile", "line": {"color": group.ink, "width": 2, "dash": "dash"}},
     ]
-    return plot("", traces, "client updates", score)
+    return plot("", traces, "client updates", f"client {score.text}")

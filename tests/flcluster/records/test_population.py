@@ -30,7 +30,14 @@ def test_only_those_who_moved_are_written_between_two_counts_of_everyone(tmp_pat
     file.write(9, 3, Population(np.array([0, 1]), good), everyone=True)
     file.close()
     lines = (tmp_path / "population.csv").read_text().splitlines()
-    assert lines == ["update,epoch,client,label,accuracy", "0,0,0,0,0.5", "0,0,1,-1,", "4,1,1,1,", "9,3,0,0,0.5", "9,3,1,1,"]
+    assert lines == [
+        "update,epoch,client,label,accuracy",
+        "0,0,0,0,0.5",
+        "0,0,1,-1,",
+        "4,1,1,1,",
+        "9,3,0,0,0.5",
+        "9,3,1,1,",
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,12 @@ def test_accuracies_come_first_and_a_methods_own_last():
 
 def test_what_happened_stands_where_it_shows():
     """The first row's counts belong to the start; 40 clients' data changed by update 20, and clusters were made anew."""
-    metrics = {"update": [0, 10, 20, 30], "changed": [0, 0, 40, 0], "reclusterings": [1, 1, 2, 2], "splits": [0, 0, 0, 2]}
+    metrics = {
+        "update": [0, 10, 20, 30],
+        "changed": [0, 0, 40, 0],
+        "reclusterings": [1, 1, 2, 2],
+        "splits": [0, 0, 0, 2],
+    }
     run = make_run("Fielding", metrics=metrics)
     assert events(run, run.metrics["update"]) == [
         {"at": 2, "text": "data of 40 clients changed; clusters made anew"},

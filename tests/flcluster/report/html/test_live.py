@@ -45,9 +45,7 @@ def test_it_only_reads(run, method):
         assert status == 405 and headers["Allow"] == "GET"
 
 
-@pytest.mark.parametrize(
-    "path", ["/../summary.json", "/%2e%2e/a", "/summary.json", "//etc/passwd", "/?", "/x"]
-)
+@pytest.mark.parametrize("path", ["/../summary.json", "/%2e%2e/a", "/summary.json", "//etc/passwd", "/?", "/x"])
 def test_no_path_leads_to_a_file(run, path):
     with serving(run / "..") as ask:
         status, text, _ = ask(path)

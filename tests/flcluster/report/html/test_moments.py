@@ -13,6 +13,7 @@ from flcluster.report.html.group import grouped
 from flcluster.report.html.moments import history
 from flcluster.report.html.people import clients_section, finals
 from flcluster.report.style import shade
+from flcluster.score import Score
 
 NAN = math.nan
 
@@ -85,13 +86,15 @@ def test_one_cluster_is_no_section():
 def test_numbers_of_the_clients_are_those_of_their_last_models():
     """Twenty clients, 0.05 to 1: the worst decile are two, on average 0.075."""
     rows = [(i + 1, i, 0, 0.0, (i + 1) / 20) for i in range(20)]
-    section = clients_section(grouped([uploads(rows, [0, 20], num_clients=20)]), "client accuracy")
+    section = clients_section(grouped([uploads(rows, [0, 20], num_clients=20)]), Score())
     table, views = section["blocks"]
     row = dict(zip(table["heads"], table["rows"][0], strict=True))
     assert (row["Clients"], row["Mean"], row["Worst decile"], row["Best"]) == ("20", "0.525", "0.075", "1.000")
     assert row["Worst clients"] == "0, 1, 2, 3, 4"
     (curve,) = views["options"][0]["blocks"][0]["traces"]
     assert curve["y"][:2] == [0.05, 0.1] and curve["text"][0] == "DFCA: 0.050<br>client 0"
+    loss = clients_section(grouped([uploads(rows, [0, 20], num_clients=20)]), Score("loss", higher=False))
+    assert loss["blocks"][0]["rows"][0][3] == "0.975" and loss["blocks"][0]["rows"][0][-1] == "19, 18, 17, 16, 15"
     (counts,) = views["options"][1]["blocks"][0]["traces"]
     assert sum(counts["y"]) == 20
 
