@@ -88,7 +88,7 @@ def _clusters(run: Run, none: Floats) -> Ints:
     label = run.clients.get("label", none)
     names = [name for name in run.clients if name.startswith("est_")]
     estimates = np.stack([run.clients[name] for name in names], 1) if len(names) > 1 else none[:, None]
-    known: NDArray[np.bool_] = np.isfinite(estimates).all(axis=1)
+    known = np.asarray(np.isfinite(estimates).all(axis=1))
     likely = np.where(known, np.where(known[:, None], estimates, 0.0).argmax(1), -1)
     found: Ints = np.where(np.isfinite(label), np.nan_to_num(label, nan=-1), likely if len(names) > 1 else -1)
     return found.astype(np.int64)

@@ -66,7 +66,7 @@ def test_accuracies_come_first_and_a_methods_own_last():
 
 
 def test_what_happened_stands_where_it_shows():
-    """The first row's counts belong to the start; 40 clients' data changed by update 20, and clusters were made anew."""
+    """The first row counts belong to the start; data of 40 changed by update 20, and clusters were made anew."""
     metrics = {
         "update": [0, 10, 20, 30],
         "changed": [0, 0, 40, 0],
