@@ -158,7 +158,7 @@ def test_watch_goes_on_with_a_run_and_keeps_the_zoom(browser, runs):
         assert wait(browser, points, lambda count: count > before) == before + 2
         assert browser.execute_script(zoom) == range_before
         assert browser.execute_script("return document.querySelector('details').open")
-        assert "live: a run goes on" in browser.execute_script("return document.querySelector('#live').textContent")
+        assert "a run goes on" in browser.execute_script("return document.querySelector('#live').textContent")
         assert {url.partition(":")[0] for url in asked(browser) if not url.startswith(address)} <= {"data", "blob"}
         assert browser.get_log("browser") == []
     finally:

@@ -37,9 +37,17 @@ def content(runs: Sequence[Run]) -> dict[str, Any]:
     return {
         "title": title(groups[0].setting if len({g.setting for g in groups}) == 1 else "", [g.name for g in groups]),
         "said": f"flcluster {__version__}, {time.strftime('%Y-%m-%d %H:%M')}",
-        "running": sum(run.status == "running" for run in runs),
+        "state": state(runs),
         "sections": [each for each in sections if each],
     }
+
+
+def state(runs: Sequence[Run]) -> str:
+    """Say what a live page shows."""
+    going = sum(run.status == "running" for run in runs)
+    if not going:
+        return "finished" if all(run.status == "finished" for run in runs) else "nothing goes on"
+    return "a run goes on" if len(runs) == 1 else f"{going} of {len(runs)} runs go on"
 
 
 def title(setting: str, names: Sequence[str]) -> str:

@@ -47,7 +47,7 @@ class Watched:
 
     def _told(self) -> dict[str, Any]:
         """Return the content of the page; of files that cannot be read, what is wrong with them."""
-        waiting = {"title": "Waiting for a run", "said": "", "running": 1}
+        waiting = {"title": "Waiting for a run", "said": "", "state": "waiting"}
         try:
             runs = [run for folder in self._directories() if (run := load_running(folder)) is not None]
             if runs:

@@ -49,19 +49,18 @@ function follow(first) {
     line.textContent = text;
     line.classList.toggle("lost", lost);
   };
-  const state = (running) => (running ? `live: ${running === 1 ? "a run goes" : `${running} runs go`} on` : "finished");
-  let running = first.running;
-  say(state(running), false);
+  let state = first.state;
+  say(state, false);
   const ask = async () => {
     try {
       const answer = await fetch("data.json", { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
       if (answer.status === 200) {
         tag = answer.headers.get("ETag") || "";
         const told = await answer.json();
-        running = told.running;
+        state = told.state;
         render(told);
       }
-      say(`${state(running)}, as of ${new Date().toLocaleTimeString("en-GB")}`, false);
+      say(`${state}, as of ${new Date().toLocaleTimeString("en-GB")}`, false);
     } catch (error) {
       say("the server does not answer: start flcluster watch again", true);
     }

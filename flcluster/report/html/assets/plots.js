@@ -9,13 +9,20 @@ const CONFIG = {
   modeBarButtonsToRemove: ["select2d", "lasso2d", "sendChartToCloud"],
 };
 
+/** Return how high a plot is: where names take several lines, what is drawn keeps its height. */
+function heightOf(block, width) {
+  const names = block.traces.filter((trace) => trace.showlegend !== false && trace.name).length;
+  const lines = width < 640 ? names : Math.ceil(names / 6);
+  return block.height + 19 * Math.max(0, lines - 2);
+}
+
 /** Lay what a plot says over what all say; axes are merged. */
-function layoutOf(block) {
+function layoutOf(block, height) {
   const axis = { gridcolor: "grid", zerolinecolor: "grid", linecolor: "faint", automargin: true, title: { standoff: 8 } };
   const own = block.layout || {};
   const merged = (name) => ({ ...axis, ...own[name], title: { ...axis.title, ...(own[name] || {}).title } });
   const base = {
-    height: block.height,
+    height,
     margin: { l: 48, r: 12, t: 30, b: 44 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
@@ -32,8 +39,9 @@ function layoutOf(block) {
 /** Draw a plot into its place, or draw it anew where it is: a zoom stays. */
 function drawPlot(place, block) {
   place.block = block;
-  place.style.height = `${block.height}px`;
-  return Plotly.react(place, Theme.apply(block.traces), Theme.apply(layoutOf(block)), CONFIG);
+  const height = heightOf(block, place.clientWidth);
+  place.style.height = `${height}px`;
+  return Plotly.react(place, Theme.apply(block.traces), Theme.apply(layoutOf(block, height)), CONFIG);
 }
 
 /** Turn a group's numbers into a line, with a band where there are deviations, and its events into marks. */

@@ -59,7 +59,7 @@ def test_a_run_is_seen_to_go_on(run):
     (run / "metrics.csv").write_text("".join(lines[:3]) + lines[3][:4])
     with serving(run) as ask:
         told = json.loads(ask("/data.json")[1])
-        assert told["running"] == 1
+        assert told["state"] == "a run goes on"
         assert section_of(told, "curves")["blocks"][0]["groups"][0]["x"]["update"] == [0, 6]
         row = section_of(told, "ran")["blocks"][0]
         assert dict(zip(row["heads"], row["rows"][0], strict=True))["Status"] == "running"
