@@ -2,18 +2,14 @@
 
 from pathlib import Path
 
-import lightning
-import torch
-from jsonargparse import ArgumentParser
-
-from flcluster.engine.saved import Saved
+from flcluster.cli.arguments import loading, parser_of
 from flcluster.errors import UserError
 from flcluster.files import replacing
 
 
 def export(argv: list[str]) -> int:
     """Write a cluster's or a client's model; ``TheModule.load_from_checkpoint(FILE)`` reads it."""
-    parser = ArgumentParser(prog="flcluster export", description=export.__doc__)
+    parser = parser_of("export")
     parser.add_argument("run", type=str, help="Run directory.")
     parser.add_argument("--cluster", type=int | None, default=None, help="Which cluster's model (0, 1, …).")
     parser.add_argument("--client", type=int | None, default=None, help="Which client's current model.")
@@ -21,6 +17,7 @@ def export(argv: list[str]) -> int:
     given = parser.parse_args(argv)
     if (given.cluster is None) == (given.client is None):
         raise UserError("give either --cluster K or --client M")
+    loading("export", argv)
     run = Path(given.run)
     name = f"cluster{given.cluster}" if given.client is None else f"client{given.client}"
     path = Path(given.output or run / f"{name}.ckpt")
@@ -31,6 +28,11 @@ def export(argv: list[str]) -> int:
 
 def write_model(run: Path, cluster: int | None, client: int | None, path: Path) -> None:
     """Find the model in the run's last checkpoint and write it as a Lightning checkpoint."""
+    import lightning
+    import torch
+
+    from flcluster.engine.saved import Saved
+
     saved = Saved.load(run)
     module = saved.module(cluster, client)
     content = {

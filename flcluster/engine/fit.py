@@ -11,7 +11,8 @@ import torch
 from jsonargparse import Namespace
 from lightning.fabric import Fabric
 
-from flcluster.engine.config import FabricConfig, Plan
+from flcluster.engine.arguments import FabricConfig
+from flcluster.engine.config import Plan
 from flcluster.engine.loggers import prepare_loggers
 from flcluster.engine.process import (
     Interrupt,

@@ -11,7 +11,7 @@ from lightning.fabric import Fabric
 from torch import Tensor
 
 from flcluster.data import FederatedDataModule
-from flcluster.engine.config import EngineConfig, FabricConfig
+from flcluster.engine.arguments import EngineConfig, FabricConfig
 from flcluster.engine.loggers import finish_logger, start_loggers
 from flcluster.engine.loop import Loop
 from flcluster.engine.process import Interrupt, peak_gb
