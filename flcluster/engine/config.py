@@ -14,6 +14,7 @@ from jsonargparse import (  # type: ignore[attr-defined]
     set_parsing_settings,
 )
 from lightning import LightningModule
+from lightning.pytorch.callbacks import Callback as TrainerCallback
 from lightning.pytorch.loggers.logger import Logger
 
 from flcluster.data import FederatedDataModule
@@ -30,15 +31,21 @@ from flcluster.errors import UserError
 from flcluster.protocol.base import Algorithm
 from flcluster.score import Mode
 
-OTHER = "pytorch_lightning.core.module.LightningModule"
-
 
 class OtherLightningModule(ABC):  # noqa: B024
     """A LightningModule of the package ``pytorch_lightning``, which is another one than ``lightning``."""
 
+    place = "pytorch_lightning.core.module.LightningModule"
+
     @classmethod
     def __subclasshook__(cls, kind: type) -> bool:
-        return any(f"{each.__module__}.{each.__name__}" == OTHER for each in kind.__mro__)
+        return any(f"{each.__module__}.{each.__name__}" == cls.place for each in kind.__mro__)
+
+
+class OtherTrainerCallback(OtherLightningModule):
+    """A callback of the package ``pytorch_lightning``."""
+
+    place = "pytorch_lightning.callbacks.callback.Callback"
 
 
 @dataclass
@@ -144,6 +151,15 @@ def fit_parser(prog: str = "flcluster fit") -> ArgumentParser:
     parser.add_subclass_arguments(Algorithm, "algorithm", required=True)
     parser.add_argument("--logger", type=Logger | list[Logger] | None, default=None, help="Lightning logger(s).")
     parser.add_argument("--callbacks", type=list[Callback] | None, default=None, help="Hooks, e.g. EarlyStopping.")
+    parser.add_argument(
+        "--trainer", type=dict[str, Any] | None, default=None, help="Arguments of each local training's Trainer."
+    )
+    parser.add_argument(
+        "--trainer_callbacks",
+        type=list[TrainerCallback | OtherTrainerCallback] | None,
+        default=None,
+        help="Lightning callbacks; each local training has copies of its own.",
+    )
     parser.add_argument(
         "--model_start", type=str | None, default=None, help="File of weights that the first models have."
     )
