@@ -43,6 +43,9 @@ class Normalising(nn.Module):
         scale: ``mean`` and ``std``, per channel; None if inputs go in as they are.
     """
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(self, model: nn.Module, scale: Mapping[str, Any] | None) -> None:
         super().__init__()
         self.model = model
