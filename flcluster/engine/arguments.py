@@ -4,6 +4,7 @@ import re
 from argparse import SUPPRESS
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from jsonargparse import ArgumentParser, set_parsing_settings
 
@@ -78,7 +79,10 @@ def add_settings(parser: ArgumentParser) -> None:
 
 
 def add_places(parser: ArgumentParser) -> None:
-    """Add what comes after them: where the first weights are, where the run lives, what it goes on from."""
+    """Add what comes after them: how a Trainer trains, the first weights, where the run lives and goes on from."""
+    parser.add_argument(
+        "--trainer", type=dict[str, Any] | None, default=None, help="Arguments of each local training's Trainer."
+    )
     parser.add_argument(
         "--model_start", type=str | None, default=None, help="File of weights that the first models have."
     )
@@ -112,6 +116,7 @@ PARTS = {
     "algorithm": "The method: flcluster methods names them.",
     "logger": "A Lightning logger or a list of them: CSVLogger, TensorBoardLogger, WandbLogger, …",
     "callbacks": "A list of hooks: EarlyStopping, HeterogeneityProbe, or the class path of your own.",
+    "trainer_callbacks": "A list of Lightning callbacks; each local training has copies of its own.",
 }
 """The parts of a run that are classes, and what ``--help`` says of them."""
 

@@ -24,6 +24,7 @@ from flcluster.engine.process import (
 from flcluster.engine.run import ActiveRun, Experiment
 from flcluster.engine.start import read_weights, start_from, where_from
 from flcluster.errors import UserError
+from flcluster.federation.extras import Extras
 from flcluster.records.checkpoint import load_checkpoint
 from flcluster.seeds import torch_seed
 
@@ -48,6 +49,7 @@ def build(plan: Plan) -> Experiment:
         run_dir=plan.run_dir,
         loggers=loggers,
         callbacks=made.callbacks or [],
+        extras=Extras(made.trainer or {}, made.trainer_callbacks or ()),
         restored=restored,
         logger_ids=ids,
     )

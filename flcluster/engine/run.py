@@ -21,6 +21,7 @@ from flcluster.engine.start import START, write_weights
 from flcluster.engine.upload_loop import UploadLoop
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
+from flcluster.federation.extras import Extras
 from flcluster.federation.federation import Federation
 from flcluster.federation.scoring import Scoring
 from flcluster.files import replacing, write_config, write_json
@@ -50,6 +51,8 @@ class Experiment:
     logger_ids: dict[str, str] = field(default_factory=dict)
     start: dict[str, Tensor] | None = None
     """Weights of the first models that no file has yet; the run's directory will."""
+    extras: Extras = field(default_factory=Extras)
+    """What the Trainer of each local training is given besides."""
     go_on: str = "flcluster fit --run_dir {run_dir} --ckpt_path last"
     """How to go on with the run once it has stopped."""
 
@@ -76,6 +79,7 @@ class ActiveRun:
             exp.seed,
             Scoring(exp.engine.metric, exp.engine.metric_mode),
             given=bool(exp.start is not None or exp.config.get("model_start")),
+            extras=exp.extras,
         )
         self.loop: Loop[Any] = make_loop(exp.algorithm, self.fed, exp.engine.look_ahead, exp.engine.session)
         self.loop.run_dir = exp.run_dir

@@ -116,5 +116,5 @@ def told_by(data: FederatedDataModule) -> dict[str, Any]:
 PARTS = {"data", "model", "algorithm"}
 
 
-UNUSED = ("objects", "logger", "callbacks")
+UNUSED = ("objects", "logger", "callbacks", "trainer", "trainer_callbacks")
 """Parts of a configuration that no model depends on."""
