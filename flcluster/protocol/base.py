@@ -31,6 +31,8 @@ class Algorithm(ABC, Generic[S]):
     extra_names: ClassVar[tuple[str, ...]] = ()
     """Names of what the method logs beside the common metrics: in replies and rounds, or as ``gauges``."""
 
+    paper: ClassVar[str] = ""
+    """Who published it and when, as ``flcluster methods`` lists it; empty for what is no paper's."""
     printed: ClassVar[Mapping[str, Mapping[str, object]]] = {}
     """Names in tables that stand for this class with some settings: both are accepted where a method is named."""
 
