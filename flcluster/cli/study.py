@@ -83,7 +83,6 @@ def check(plan: Study, names: Sequence[str], rest: Sequence[str]) -> None:
     from flcluster.engine.fit import instantiated
 
     parser = fit_parser()
-    parser.exit_on_error = False
     for name in names:
         settings = [_text(changes) for _, changes in _changes(plan, name)]
         with named(f"study {plan.path}: variant {name}"):

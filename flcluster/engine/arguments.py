@@ -9,6 +9,7 @@ from typing import Any
 from jsonargparse import ArgumentParser, set_parsing_settings
 
 from flcluster.engine.layers import WithBases
+from flcluster.errors import UserError, at_least
 from flcluster.score import Mode
 
 
@@ -26,6 +27,9 @@ class FabricConfig:
     """How processes are started and talk; client models are never wrapped by it."""
     precision: str = "32-true"
     """32-true, bf16-mixed or 16-mixed."""
+
+    def __post_init__(self) -> None:
+        at_least("num_nodes", self.num_nodes, 1, "fabric.")
 
 
 @dataclass
@@ -56,6 +60,30 @@ class EngineConfig:
     """Print a table at the end."""
     pictures: bool = True
     """Draw pictures at the end."""
+
+    def __post_init__(self) -> None:
+        for name, least in LEAST.items():
+            value = getattr(self, name)
+            if value is not None:
+                at_least(name, value, least, "engine.")
+        seconds(self.max_time)
+
+
+LEAST = {"look_ahead": 0, "memory_gb": 0, "threads": 1, "checkpoint_minutes": 0, "max_updates": 0, "session": 1}
+"""The smallest values of keys of ``engine``."""
+
+
+def seconds(text: str | None) -> float | None:
+    """Read HH:MM:SS or DD:HH:MM:SS."""
+    if text is None:
+        return None
+    try:
+        parts = [float(p) for p in text.split(":")]
+        if not (1 <= len(parts) <= 4 and min(parts) >= 0):
+            raise ValueError
+    except ValueError:
+        raise UserError(f"engine.max_time must be HH:MM:SS or DD:HH:MM:SS, got {text!r}") from None
+    return sum(p * unit for p, unit in zip(reversed(parts), (1, 60, 3600, 86400), strict=False))
 
 
 def with_dashes(argv: list[str]) -> list[str]:

@@ -14,6 +14,7 @@ from lightning.pytorch.loggers.logger import Logger
 from flcluster.data import FederatedDataModule
 from flcluster.engine.arguments import add_places, add_settings, option, usage, with_dashes
 from flcluster.engine.callbacks import Callback
+from flcluster.engine.messages.parser import RunParser
 from flcluster.engine.resume import config_of, free_directory, refuse_changes, resumed
 from flcluster.protocol.base import Algorithm
 
@@ -42,9 +43,10 @@ def fit_parser(prog: str = "flcluster fit") -> ArgumentParser:
     import flcluster.datamodules
     import flcluster.modules  # noqa: F401
 
-    parser = ArgumentParser(
+    parser = RunParser(
         prog=prog, usage=usage(prog), description="Run one method on one federated dataset.", allow_abbrev=False
     )
+    parser.whole = True
     add_settings(parser)
     parser.add_subclass_arguments(FederatedDataModule, "data", required=True)
     parser.add_subclass_arguments((LightningModule, OtherLightningModule), "model", required=True)

@@ -15,8 +15,13 @@ class WithBases(ActionConfigFile):
     @staticmethod
     def apply_config(parser: ArgumentParser, cfg: Namespace, dest: str, value: str) -> None:
         """Lay a config over what is there; one that is given as text, not by name, has no bases."""
-        for layer in [value] if "\n" in value else map(str, layers(Path(value))):
-            ActionConfigFile.apply_config(parser, cfg, dest, layer)
+        from flcluster.engine.messages.names import tree_in_own_names
+
+        given = "\n" in value
+        for layer in [value] if given else map(str, layers(Path(value))):
+            tree = yaml.safe_load(layer if given else Path(layer).read_text(encoding="utf-8"))
+            own = tree_in_own_names(tree)
+            ActionConfigFile.apply_config(parser, cfg, dest, layer if own is tree else yaml.safe_dump(own))
             cfg.pop("base", None)
 
 

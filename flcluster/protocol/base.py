@@ -5,6 +5,7 @@ live in the federation's tables.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar, get_args
 
@@ -29,6 +30,11 @@ class Algorithm(ABC, Generic[S]):
     """What the state is: the type in brackets where a method says what it is, ``RoundAlgorithm[MyState]``."""
     extra_names: ClassVar[tuple[str, ...]] = ()
     """Names of what the method logs beside the common metrics: in replies and rounds, or as ``gauges``."""
+
+    paper: ClassVar[str] = ""
+    """Who published it and when, as ``flcluster methods`` lists it; empty for what is no paper's."""
+    printed: ClassVar[Mapping[str, Mapping[str, object]]] = {}
+    """Names in tables that stand for this class with some settings: both are accepted where a method is named."""
 
     named_clusters: ClassVar[bool] = True
     """Whether model k stands for the data's cluster k (false: the indices have no common meaning)."""

@@ -23,6 +23,9 @@ from flcluster.script.recipe import recipe
 from flcluster.script.runs import Run
 from flcluster.script.untouched import untouched
 
+GO_ON, UNLIMITED = 'fl.fit(…, run_dir="{run_dir}", ckpt="last"{unlimited})', ', engine={"max_updates": None}'
+"""What goes on with a run, and what that needs besides where ``engine.max_updates`` stopped it."""
+
 Named = str | type | Mapping[str, Any]
 """A class: by name, itself, or with its settings as ``{"class_path": …, "init_args": {…}}``."""
 
@@ -75,14 +78,14 @@ def fit(
     with untouched():
         made = recipe(given)
         with tidy(made.plan.run_dir):
-            exp = replace(build(made.plan), start=made.start, go_on='fl.fit(…, run_dir="{run_dir}", ckpt="last")')
+            exp = replace(build(made.plan), start=made.start, go_on=GO_ON, unlimited=UNLIMITED)
             if made.start is not None and not isinstance(model, LightningModule):
                 start_from(exp.model, made.start, "start")
             place(exp)
             summary = run_to_end(exp)
     code = exit_code(summary["status"])
     if code == 128 + signal.SIGINT:
-        raise KeyboardInterrupt(f"{summary['status']}; go on with {exp.go_on.format(run_dir=exp.run_dir)}")
+        raise KeyboardInterrupt(f"{summary['status']}; go on with {exp.how_to_go_on('')}")
     if code:
         signal.raise_signal(signal.Signals(code - 128))
     return replace(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonargparse import ArgumentError, ArgumentParser, Namespace
+from jsonargparse import ArgumentParser, Namespace
 from lightning import LightningModule
 from torch import Tensor
 
@@ -41,7 +41,6 @@ def recipe(given: Given) -> Recipe:
     named = [*(["--run_dir", str(run_dir)] if run_dir else []), *(["--ckpt_path", str(ckpt)] if ckpt else [])]
     home, checkpoint = resumed(named)
     parser = fit_parser("fl.fit")
-    parser.exit_on_error = False
     if checkpoint is not None and "start" in given:
         raise UserError("start= is for a new run: one that goes on has its weights already")
     if checkpoint is not None and not any(name in given for name in ("config", "data", "model", "algorithm")):
@@ -70,7 +69,7 @@ def _parsed(parser: ArgumentParser, given: Any, base: Namespace | None = None) -
             settings: Namespace = parser.parse_args(given)
         else:
             settings = parser.parse_object(given, base)
-    except ArgumentError as error:
+    except UserError as error:
         raise UserError(f"fl.fit: {error}") from error
     return settings
 
