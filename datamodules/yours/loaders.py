@@ -68,9 +68,7 @@ def _given(batches: Any, size: int) -> Sequence[int]:
 
 def is_stream(dataset: Any) -> bool:
     """Whether a dataset can only be gone through: no sample has a number."""
-    return isinstance(dataset, IterableDataset) or not (
-        hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
-    )
+    return isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"))
 
 
 def keep(stream: Iterable[Any], where: str, limit: int) -> Sequence[Any]:

@@ -14,11 +14,12 @@ from flcluster.data import Samples
 from flcluster.data.views import Collate
 from flcluster.datamodules.skew.natural_ids import NaturalIds, read_names
 from flcluster.datamodules.skew.partitions import Partition
+from flcluster.datamodules.sources.columns import labels_in, shape_in, values_of
 from flcluster.errors import UserError
 from flcluster.seeds import sequence
 
 from .brought import Brought, Transform, on_input, owners_in
-from .columns import labels_in, shape_in, values_of
+from .forwarding import Forwarding
 from .loaders import dividable
 from .module import OwnDataModule
 
@@ -32,7 +33,7 @@ class Read(NamedTuple):
     num_workers: int
 
 
-class SplitDataModule(OwnDataModule):
+class SplitDataModule(Forwarding, OwnDataModule):
     """A LightningDataModule of one's own, of ``lightning`` or ``pytorch_lightning``, split among clients.
 
     What its ``train_dataloader()`` reads is divided; its test set tests, or its validation set if it has no other, or
@@ -56,7 +57,7 @@ class SplitDataModule(OwnDataModule):
     def __init__(
         self,
         datamodule: LightningDataModule | dict[str, Any],
-        partition: Partition,
+        partition: Partition | None = None,
         labels: str | None = None,
         num_classes: int | None = None,
         batch_size: int | None = None,
@@ -66,10 +67,11 @@ class SplitDataModule(OwnDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(partition=partition, batch_size=batch_size or 1, num_workers=num_workers or 0, **kwargs)
-        self.datamodule: Any = _made(datamodule) if isinstance(datamodule, dict) else datamodule
+        self.datamodule: Any = made(datamodule) if isinstance(datamodule, dict) else datamodule
         self.name = type(self.datamodule).__name__
         self.labels, self.train_transform, self.stream_limit = labels, train_transform, stream_limit
         self._at_least(1, "stream_limit")
+        self.seeks_labels = partition is not None and partition.by_label
         self._given = (num_classes, batch_size, num_workers)
         self._ready = False
 
@@ -115,22 +117,6 @@ class SplitDataModule(OwnDataModule):
             input_shape=shape_in(train.dataset),
         )
 
-    def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
-        """Let the datamodule do it."""
-        return self._inner().on_before_batch_transfer(batch, dataloader_idx)
-
-    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Let the datamodule do it."""
-        return self._inner().transfer_batch_to_device(batch, device, dataloader_idx)
-
-    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
-        """Let the datamodule do it."""
-        return self._inner().on_after_batch_transfer(batch, dataloader_idx)
-
-    def _inner(self) -> Any:
-        self.datamodule.trainer = self.trainer
-        return self.datamodule
-
     def _has(self, split: str) -> bool:
         """Whether the datamodule has such a loader itself; Lightning's own methods of that name only raise."""
         method = getattr(self.datamodule, f"{split}_dataloader", None)
@@ -152,8 +138,7 @@ class SplitDataModule(OwnDataModule):
     def _samples(self, read: Read | None, training: bool = False) -> Samples | None:
         if read is None:
             return None
-        by_label = self.partition is not None and self.partition.by_label
-        labels = labels_in(read.dataset, self.labels, by_label)
+        labels = labels_in(read.dataset, self.labels, self.seeks_labels)
         transform = on_input(self.train_transform) if training else None
         return Samples(read.dataset, read.collate, labels, transform)
 
@@ -176,7 +161,7 @@ class SplitDataModule(OwnDataModule):
         return owners_in([None if source is None else part for source, part in zip(sources, parts, strict=True)])
 
 
-def _made(described: dict[str, Any]) -> Any:
+def made(described: dict[str, Any]) -> Any:
     """Make a datamodule that is no LightningDataModule of the package ``lightning`` from its class_path."""
     path = str(described.get("class_path"))
     module, _, name = path.rpartition(".")

@@ -25,17 +25,21 @@ def lightning_of(module: Any) -> ModuleType:
 BATCH_HOOKS = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
 """What a datamodule may do to a batch on its way to the model."""
 
+LIGHTNINGS = ".core.hooks"
+"""Where both packages of Lightning have the hooks that do nothing of a datamodule's own."""
+
 
 def hooks_of(data: Any) -> list[str]:
-    """Return the hooks on batches that a datamodule has of its own."""
-    plain = lightning.pytorch.LightningDataModule
-    return [hook for hook in BATCH_HOOKS if getattr(type(data), hook, None) not in (None, getattr(plain, hook))]
+    """Return the hooks on batches that a datamodule has of its own, or the one that it wraps (``hooked``) has."""
+    hooked = getattr(data, "hooked", data)
+    found = {hook: str(getattr(getattr(hooked, hook, None), "__module__", LIGHTNINGS)) for hook in BATCH_HOOKS}
+    return [hook for hook, where in found.items() if not where.endswith(LIGHTNINGS)]
 
 
 def why_batches(data: Any, module: Any) -> str | None:
     """Say why the data must be read batch by batch, as a Trainer does; None if all samples can be had at once."""
     if hooks_of(data):
-        why = f"{type(data).__name__} has hooks on batches"
+        why = f"{type(getattr(data, 'hooked', data)).__name__} has hooks on batches"
     elif getattr(data, "train_transform", None) is not None:
         why = "data.train_transform is for every batch anew"
     else:

@@ -93,7 +93,10 @@ def test_a_stream_is_read_once_and_divided_by_owner():
     data.setup()
     data.setup()
     assert stream.passes == tests.passes == 1 and data.client_names == ("a", "b")
-    assert seen(data.client_dataloader(1)) == [1, 3, 5, 7, 9] and seen(data.client_dataloader(1, split="test")) == [1, 3]
+    assert seen(data.client_dataloader(1)) == [1, 3, 5, 7, 9] and seen(data.client_dataloader(1, split="test")) == [
+        1,
+        3,
+    ]
 
 
 def test_only_what_a_test_loader_gives_is_tested():
