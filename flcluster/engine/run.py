@@ -24,6 +24,7 @@ from flcluster.federation.bank import Bank
 from flcluster.federation.federation import Federation
 from flcluster.files import replacing, write_config, write_json
 from flcluster.protocol.base import Algorithm
+from flcluster.protocol.needs import check_needs
 from flcluster.protocol.rounds import RoundAlgorithm
 from flcluster.protocol.uploads import UploadAlgorithm
 from flcluster.records.checkpoint import save_checkpoint
@@ -76,6 +77,7 @@ class ActiveRun:
             exp.engine.metric,
             given=bool(exp.start is not None or exp.config.get("model_start")),
         )
+        check_needs(exp.algorithm, self.fed)
         self.loop: Loop[Any] = make_loop(exp.algorithm, self.fed, exp.engine.look_ahead, exp.engine.session)
         self.loop.run_dir = exp.run_dir
         self.recorder = Recorder(

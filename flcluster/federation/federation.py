@@ -22,7 +22,7 @@ from flcluster.federation.bank import Bank, Table
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, Training, samples_processed
 from flcluster.federation.layout import Layout
 from flcluster.federation.lightning_worker import LightningWorker
-from flcluster.federation.paths import why_batches, why_trainer
+from flcluster.federation.paths import check_classes, why_batches, why_trainer
 from flcluster.federation.ranks import Ranks
 from flcluster.federation.scoring import Scoring
 from flcluster.federation.worker import Worker, accuracy, mean_loss
@@ -72,6 +72,7 @@ class Federation:
 
     def _worker(self, module: LightningModule, metric: str | None) -> Worker:
         if self.by_trainer is None:
+            check_classes(self.data, module)
             return Worker(self.fabric, module, self.seed)
         first = self.data.holding(0)
         probe = self.data.shard(int(first[0])).train if len(first) else self.data.pool("train")

@@ -75,3 +75,16 @@ def why_trainer(module: Any) -> str | None:
     if "configure_optimizers" in own and not isinstance(module.configure_optimizers(), torch.optim.Optimizer):
         return f"{kind.__name__} has schedulers or several optimisers"
     return None
+
+
+def check_classes(data: Any, module: Any) -> None:
+    """Refuse the flat loop for data without classes, unless the module has a loss of its own."""
+    kind, loss = type(module), getattr(module, "loss", None)
+    where = next((each for each in kind.__mro__ if "loss" in vars(each)), None)
+    own = where is not None and not vars(where).get("flat_loop")
+    if (own and not isinstance(loss, torch.nn.CrossEntropyLoss)) or getattr(data, "knows_classes", True):
+        return
+    raise UserError(
+        f"{kind.__name__} is trained by the cross-entropy of its logits, but {data.name} does not tell the class of "
+        "each sample: use a module with a training_step and a validation_step of its own"
+    )

@@ -30,6 +30,10 @@ class Algorithm(ABC, Generic[S]):
     extra_names: ClassVar[tuple[str, ...]] = ()
     """Names of what the method logs beside the common metrics: in replies and rounds, or as ``gauges``."""
 
+    needs: ClassVar[tuple[str, ...]] = ()
+    """What the method must be told that not all data and modules tell: constants of ``flcluster.protocol.needs``. A run
+    without it is refused before anything is trained; parts of a method (a selection, a representation) say theirs."""
+
     named_clusters: ClassVar[bool] = True
     """Whether model k stands for the data's cluster k (false: the indices have no common meaning)."""
 
