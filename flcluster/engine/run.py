@@ -31,6 +31,9 @@ from flcluster.records.checkpoint import save_checkpoint
 from flcluster.records.provenance import code_version
 from flcluster.records.recorder import RECENT, Recorder
 
+LAST = "checkpoints/last.ckpt"
+"""Where a run's checkpoint lies in its directory."""
+
 
 @dataclass(eq=False)
 class Experiment:
@@ -110,7 +113,7 @@ class ActiveRun:
     @property
     def last_checkpoint(self) -> Path:
         """Where this run's checkpoint lies."""
-        return self.exp.run_dir / "checkpoints" / "last.ckpt"
+        return self.exp.run_dir / LAST
 
     def begin(self) -> None:
         """Make the first state, or take up a checkpoint."""
