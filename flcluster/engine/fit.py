@@ -19,9 +19,10 @@ from flcluster.engine.process import (
     end_with_parent,
     hand_on,
     keep_freed_memory,
+    plainly,
     tell_children_their_parent,
 )
-from flcluster.engine.run import ActiveRun, Experiment
+from flcluster.engine.run import LAST, ActiveRun, Experiment
 from flcluster.engine.start import read_weights, start_from, where_from
 from flcluster.errors import UserError, at_least
 from flcluster.federation.extras import Extras
@@ -77,9 +78,16 @@ def fit(exp: Experiment) -> dict[str, Any]:
     """Run an experiment to its end, or to the point where it is stopped, and return its summary."""
     fabric = fabric_of(exp)
     tell_children_their_parent()
-    with hand_on() if elsewhere(exp.fabric) else nullcontext():
+    with hand_on() if elsewhere(exp.fabric) else nullcontext(), plainly(lambda: going_on(exp)):
         summary: dict[str, Any] = fabric.launch(partial(drive, exp=exp))
     return summary
+
+
+def going_on(exp: Experiment) -> str:
+    """Say how to go on after the processes of a run were ended from outside."""
+    if (exp.run_dir / LAST).exists():
+        return f"go on with: {exp.go_on.format(run_dir=exp.run_dir)}"
+    return "there is no checkpoint yet, start the run anew"
 
 
 def elsewhere(config: FabricConfig) -> bool:

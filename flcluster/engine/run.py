@@ -27,11 +27,15 @@ from flcluster.federation.federation import Federation
 from flcluster.federation.scoring import Scoring
 from flcluster.files import replacing, write_config, write_json
 from flcluster.protocol.base import Algorithm
+from flcluster.protocol.needs import check_needs
 from flcluster.protocol.rounds import RoundAlgorithm
 from flcluster.protocol.uploads import UploadAlgorithm
 from flcluster.records.checkpoint import save_checkpoint
 from flcluster.records.provenance import code_version
 from flcluster.records.recorder import RECENT, Recorder
+
+LAST = "checkpoints/last.ckpt"
+"""Where a run's checkpoint lies in its directory."""
 
 
 @dataclass(eq=False)
@@ -89,6 +93,7 @@ class ActiveRun:
             given=bool(exp.start is not None or exp.config.get("model_start")),
             extras=exp.extras,
         )
+        check_needs(exp.algorithm, self.fed)
         self.loop: Loop[Any] = make_loop(exp.algorithm, self.fed, exp.engine.look_ahead, exp.engine.session)
         self.loop.run_dir = exp.run_dir
         self.recorder = Recorder(
@@ -122,7 +127,7 @@ class ActiveRun:
     @property
     def last_checkpoint(self) -> Path:
         """Where this run's checkpoint lies."""
-        return self.exp.run_dir / "checkpoints" / "last.ckpt"
+        return self.exp.run_dir / LAST
 
     def begin(self) -> None:
         """Make the first state, or take up a checkpoint."""

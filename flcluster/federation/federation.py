@@ -23,7 +23,7 @@ from flcluster.federation.extras import Extras
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, Training, samples_processed
 from flcluster.federation.layout import Layout
 from flcluster.federation.lightning_worker import LightningWorker
-from flcluster.federation.paths import why_batches, why_trainer
+from flcluster.federation.paths import check_classes, why_batches, why_trainer
 from flcluster.federation.ranks import Ranks
 from flcluster.federation.scoring import Scoring
 from flcluster.federation.worker import Worker, accuracy, mean_loss
@@ -81,6 +81,7 @@ class Federation:
             if scoring.metric is not None and "acc" not in scoring.metric.lower():
                 name = type(module).__name__
                 raise UserError(f"engine.metric is {scoring.metric}, but {name} is scored by accuracy: leave it out")
+            check_classes(self.data, module)
             return Worker(self.fabric, module, self.seed)
         first = self.data.holding(0)
         probe = self.data.shard(int(first[0])).train if len(first) else self.data.pool("train")
