@@ -59,6 +59,11 @@ class Classifier(LightningModule, ABC):
         momentum: float = 0.0,
         weight_decay: float = 0.0,
     ) -> None:
+        if num_classes == 0:
+            raise ValueError(
+                f"{type(self).__name__} tells classes apart, but these data do not say the class of each sample: use a "
+                "module of your own, or say where they are (labels, num_classes)"
+            )
         super().__init__()
         (self.num_classes,) = positive_ints("num_classes", (num_classes,))
         self.input_shape = positive_ints("input_shape", input_shape)

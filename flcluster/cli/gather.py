@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jsonargparse import ArgumentParser
 
+from flcluster.cli.arguments import parser_of
 from flcluster.errors import UserError
 from flcluster.records.configuration import configuration_key
 from flcluster.records.reader import Run, key_of, load_runs, number, results
@@ -21,7 +21,7 @@ Row = Mapping[str, str]
 
 def gather(argv: list[str]) -> int:
     """Write a row for every finished run into a CSV file; rows of other runs that it has already stay."""
-    parser = ArgumentParser(prog="flcluster gather", description=gather.__doc__)
+    parser = parser_of("gather")
     parser.add_argument("runs", nargs="+", type=str, help="Run directories, or folders of them.")
     parser.add_argument("--output", type=str, required=True, help="CSV file, e.g. results/NAME.csv.")
     given = parser.parse_args(argv)

@@ -13,7 +13,8 @@ from torch import Tensor
 from flcluster.data import FederatedDataModule
 from flcluster.engine.config import Plan, fit_parser
 from flcluster.engine.fit import instantiated
-from flcluster.engine.resume import config_of, refuse_objects
+from flcluster.engine.layers import refuse_objects
+from flcluster.engine.resume import config_of
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
 from flcluster.federation.copied import Copied
@@ -115,5 +116,5 @@ def told_by(data: FederatedDataModule) -> dict[str, Any]:
 PARTS = {"data", "model", "algorithm"}
 
 
-UNUSED = ("objects", "logger", "callbacks")
+UNUSED = ("objects", "logger", "callbacks", "trainer", "trainer_callbacks")
 """Parts of a configuration that no model depends on."""

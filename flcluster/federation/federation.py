@@ -19,10 +19,11 @@ from torch import Tensor, nn
 from flcluster.data import FederatedDataModule, Source, View
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank, Table
+from flcluster.federation.extras import Extras
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, Training, samples_processed
 from flcluster.federation.layout import Layout
 from flcluster.federation.lightning_worker import LightningWorker
-from flcluster.federation.paths import why_batches, why_trainer
+from flcluster.federation.paths import check_classes, why_batches, why_trainer
 from flcluster.federation.ranks import Ranks
 from flcluster.federation.scoring import Scoring
 from flcluster.federation.worker import Worker, accuracy, mean_loss
@@ -57,12 +58,14 @@ class Federation:
         seed: int,
         scoring: Scoring | None = None,
         given: bool = False,
+        extras: Extras | None = None,
     ) -> None:
         self.fabric, self.data, self.seed = fabric, data, seed
         self.ranks = Ranks(fabric)
-        self.by_trainer = why_trainer(module) or why_batches(data, module)
+        extras = extras or Extras()
+        self.by_trainer = extras.why(module) or why_trainer(module) or why_batches(data, module)
         """Why local training is done by Lightning's Trainer; None where the flat loop does it."""
-        self.worker: Worker = self._worker(module, scoring or Scoring())
+        self.worker: Worker = self._worker(module, scoring or Scoring(), extras)
         self.first = self.layout.snapshot() if given or self.by_trainer else None
         """The module as it was given, where that is the first model."""
         self.bank = bank(self.layout.size)
@@ -71,17 +74,18 @@ class Federation:
         self.note: Callable[[str], None] = lambda text: None
         """Says what takes long; the run shows it."""
 
-    def _worker(self, module: LightningModule, scoring: Scoring) -> Worker:
+    def _worker(self, module: LightningModule, scoring: Scoring, extras: Extras) -> Worker:
         self.score = Score()
         """What models are scored by."""
         if self.by_trainer is None:
             if scoring.metric is not None and "acc" not in scoring.metric.lower():
                 name = type(module).__name__
                 raise UserError(f"engine.metric is {scoring.metric}, but {name} is scored by accuracy: leave it out")
+            check_classes(self.data, module)
             return Worker(self.fabric, module, self.seed)
         first = self.data.holding(0)
         probe = self.data.shard(int(first[0])).train if len(first) else self.data.pool("train")
-        made = LightningWorker(self.fabric, module, self.seed, probe, self.data.batch_size, scoring, self.data)
+        made = LightningWorker(self.fabric, module, self.seed, probe, self.data.batch_size, scoring, self.data, extras)
         tests = (self.data.shard(client).test for client in first.tolist())
         test = next((view for view in tests if len(view)), self.data.global_test())
         if test is not None and len(test):

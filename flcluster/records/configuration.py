@@ -10,10 +10,13 @@ from typing import Any
 
 from flcluster.records.reader import Run
 
-COUNTED = r"(data|model|algorithm|callbacks)(\..*)?|model_start|fabric\.precision|engine\.(session|metric|metric_mode)"
+COUNTED = (
+    r"(data|model|algorithm|callbacks|trainer|trainer_callbacks)(\..*)?|model_start"
+    r"|fabric\.precision|engine\.(session|metric|metric_mode)"
+)
 
 
-OPTIONAL = r"callbacks|model_start|engine\.(session|metric|metric_mode)"
+OPTIONAL = r"callbacks|trainer|trainer_callbacks|model_start|engine\.(session|metric|metric_mode)"
 """Settings that count only where they say something."""
 
 

@@ -9,9 +9,9 @@ from lightning import LightningModule
 
 from flcluster import records
 from flcluster.data import FederatedDataModule
+from flcluster.engine.process import is_main_process
 from flcluster.engine.saved import Saved
 from flcluster.errors import UserError
-from flcluster.federation.ranks import is_main_process
 from flcluster.protocol.base import Algorithm
 from flcluster.script.untouched import untouched
 
