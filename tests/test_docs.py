@@ -13,7 +13,7 @@ import pytest
 import flcluster as fl
 from flcluster import algorithms
 from flcluster.cli import main
-from flcluster.engine.config import EngineConfig
+from flcluster.engine.arguments import EngineConfig
 from flcluster.protocol import Algorithm
 
 ROOT = Path(__file__).parents[1]

@@ -81,6 +81,12 @@ class FederatedDataModule(Recorded, LightningDataModule, ABC):
         return True
 
     @property
+    def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """Mean and standard deviation, per channel, that pixels in [0, 1] are normalised by; None for other inputs."""
+        mean, std = getattr(self, "mean", None), getattr(self, "std", None)
+        return None if mean is None or std is None else (tuple(mean), tuple(std))
+
+    @property
     def described(self) -> dict[str, str]:
         """Return what a result must name besides the dataset, for the run's summary: how it was divided, say."""
         return {}

@@ -11,7 +11,8 @@ import torch
 from jsonargparse import Namespace
 from lightning.fabric import Fabric
 
-from flcluster.engine.config import FabricConfig, Plan
+from flcluster.engine.arguments import FabricConfig
+from flcluster.engine.config import Plan
 from flcluster.engine.loggers import prepare_loggers
 from flcluster.engine.process import (
     Interrupt,
@@ -23,10 +24,12 @@ from flcluster.engine.process import (
 )
 from flcluster.engine.run import LAST, ActiveRun, Experiment
 from flcluster.engine.start import read_weights, start_from, where_from
-from flcluster.errors import UserError
+from flcluster.errors import UserError, at_least
+from flcluster.federation.extras import Extras
 from flcluster.records.checkpoint import load_checkpoint
 from flcluster.seeds import torch_seed
 
+NOT_BUILT = "cannot build what the configuration names"
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 
 
@@ -48,6 +51,7 @@ def build(plan: Plan) -> Experiment:
         run_dir=plan.run_dir,
         loggers=loggers,
         callbacks=made.callbacks or [],
+        extras=Extras(made.trainer or {}, made.trainer_callbacks or ()),
         restored=restored,
         logger_ids=ids,
     )
@@ -55,6 +59,7 @@ def build(plan: Plan) -> Experiment:
 
 def instantiated(plan: Plan) -> Namespace:
     """Build the configured objects; what their constructors refuse is the user's to fix."""
+    at_least("seed_everything", plan.settings.seed_everything, 0, prefix="")
     try:
         with torch_seed(plan.settings.seed_everything, "module"):  # a module of one's own begins as it is made
             made: Namespace = plan.parser.instantiate(plan.settings)
@@ -62,7 +67,7 @@ def instantiated(plan: Plan) -> Namespace:
         root: BaseException = error
         while root.__cause__ or root.__context__:  # the parser wraps what a constructor said
             root = root.__cause__ or root.__context__ or root
-        raise UserError(f"cannot build what the configuration names: {root}") from error
+        raise UserError(str(root) if isinstance(root, UserError) else f"{NOT_BUILT}: {root}") from error
     if made.model_start is not None:
         path = where_from(made.model_start, plan.run_dir if plan.checkpoint else None)
         start_from(made.model, read_weights(path), str(path))

@@ -36,6 +36,18 @@ def hooks_of(data: Any) -> list[str]:
     return [hook for hook, where in found.items() if not where.endswith(LIGHTNINGS)]
 
 
+def fed_by(package: Any, data: Any, trainer: Any, **loaders: Any) -> Any:
+    """Return a datamodule of a package of Lightning's that has some loaders, and the data's own hooks on batches."""
+    made = package.LightningDataModule()
+    for stage, loader in loaders.items():
+        setattr(made, f"{stage}_dataloader", lambda loader=loader: loader)
+    if data is not None:
+        data.trainer = trainer
+        for hook in hooks_of(data):
+            setattr(made, hook, getattr(data, hook))
+    return made
+
+
 def why_batches(data: Any, module: Any) -> str | None:
     """Say why the data must be read batch by batch, as a Trainer does; None if all samples can be had at once."""
     if hooks_of(data):
