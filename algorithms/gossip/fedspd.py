@@ -56,6 +56,8 @@ class FedSPD(GossipRounds[SoftState]):
     Σ_s u_is c_is, trained for a few epochs on all its samples.
     """
 
+    paper: ClassVar[str] = "Lin et al., 2025"
+
     momentum: float | None = 0.5
     """Momentum of all training, which begins anew every round, and in the last training every epoch; the model's
     optimiser must be SGD. Null leaves that as it is. This and the decays of the learning rate are the published code's;

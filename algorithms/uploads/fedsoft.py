@@ -4,7 +4,7 @@ Clients receive all K cluster models and estimate their own mixture, which costs
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -35,6 +35,8 @@ class FedSoftAsync(ClusterUploads[FedSoftState]):
     Deprecated uploads count as without an estimate, as CDFL's do, so that the KL of both is over the same uploads.
     A client whose upload was refused has received nothing new: it keeps the μ it measured last.
     """
+
+    paper: ClassVar[str] = "Ruan & Joe-Wong, 2022"
 
     rho: float = 0.1
     """Weight of the pull towards the cluster models, Σ_k μ_k·‖v − w_k‖²·ρ/2."""
