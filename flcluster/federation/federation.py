@@ -77,6 +77,7 @@ class Federation:
         probe = self.data.shard(int(first[0])).train if len(first) else self.data.pool("train")
         scoring = Scoring(metric)
         made = LightningWorker(self.fabric, module, self.seed, probe, self.data.batch_size, scoring, self.data)
+        made.tell = lambda text: self.note(text)
         return cast(Worker, made)  # all that Federation and methods ask of a worker, or a refusal in one line
 
     @cached_property
@@ -229,7 +230,7 @@ class Federation:
     def accuracy(self, row: Tensor, view: View) -> float:
         """Return a model's accuracy on a view."""
         if not self.worker.samplewise:
-            return self.worker.evaluate(row, view)[1]
+            return self.worker.measure(row, view)
         return accuracy(self.per_sample(row[None], view)[0])
 
     def client_accuracies(self, models: Rows, labels: NDArray[np.int64], cycle: int) -> NDArray[np.float64]:
@@ -261,7 +262,7 @@ class Federation:
         clients = np.flatnonzero(labels >= 0)
         views = [self.data.shard(client, cycle).test for client in clients.tolist()]
         rows = [int(k) for k in labels[clients]]
-        found = self.map(lambda worker, i: worker.evaluate(models[rows[i]].to(self.device), views[i])[1], views)
+        found = self.map(lambda worker, i: worker.measure(models[rows[i]].to(self.device), views[i]), views)
         scores = np.full(len(labels), np.nan)
         scores[clients] = found
         return scores

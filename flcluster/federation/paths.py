@@ -27,9 +27,13 @@ BATCH_HOOKS = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after
 
 
 def hooks_of(data: Any) -> list[str]:
-    """Return the hooks on batches that a datamodule has of its own."""
-    plain = lightning.pytorch.LightningDataModule
-    return [hook for hook in BATCH_HOOKS if getattr(type(data), hook, None) not in (None, getattr(plain, hook))]
+    """Return the hooks on batches that a datamodule has of its own; the others are left to the module.
+
+    Of a datamodule that passes another one's hooks on, those of the other count.
+    """
+    kind = type(getattr(data, "datamodule", data))
+    held = {hook: getattr(kind, hook, None) for hook in BATCH_HOOKS}
+    return [hook for hook, method in held.items() if method and not method.__module__.endswith(".core.hooks")]
 
 
 def why_batches(data: Any, module: Any) -> str | None:
