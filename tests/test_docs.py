@@ -11,7 +11,7 @@ import pytest
 
 from flcluster import algorithms
 from flcluster.cli import main
-from flcluster.engine.config import EngineConfig
+from flcluster.engine.arguments import EngineConfig
 from flcluster.protocol import Algorithm
 
 ROOT = Path(__file__).parents[1]

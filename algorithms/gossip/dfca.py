@@ -1,5 +1,6 @@
 """DFCA: Decentralized Federated Clustering Algorithm (Kirch et al., 2025): IFCA without a server."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -49,6 +50,10 @@ class DFCA(GossipRounds[GossipState]):
     ifca_style: bool = False
     """Also measure how good clients are that choose their model by their test loss, as IFCA's code does."""
 
+    printed: ClassVar[Mapping[str, Mapping[str, object]]] = {
+        "DFCA-GI": {"initialisation": "global"},
+        "DFCA-LI": {"initialisation": "local"},
+    }
     named_clusters: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

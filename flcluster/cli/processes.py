@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from flcluster.engine.resume import option
+from flcluster.engine.arguments import option
 from flcluster.errors import UserError
 
 Process = tuple[str, list[str]]

@@ -12,6 +12,10 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
+from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
+
+from flcluster.errors import UserError
+
 SIGNALS = {signal.SIGINT: "interrupted (Ctrl-C)", signal.SIGTERM: "SIGTERM"}
 
 
@@ -20,6 +24,12 @@ if hasattr(signal, "SIGUSR1"):  # not on Windows
 
 
 PARENT = "FLCLUSTER_PARENT"
+
+
+def is_main_process() -> bool:
+    """Say whether this process is (or will be) rank 0, before Fabric is launched."""
+    ranks = [os.environ.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK")]
+    return all(rank in (None, "0") for rank in ranks)
 
 
 def exit_code(status: str) -> int:
@@ -73,6 +83,22 @@ def hand_on() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def plainly(remedy: Callable[[], str]) -> Iterator[None]:
+    """Tell in one line how processes that were made for the run ended, if a signal or a user's mistake ended one."""
+    try:
+        yield
+    except ProcessExitedException as error:
+        how = error.signal_name or f"exit code {error.exit_code}"
+        raise UserError(f"a process of the run was ended from outside ({how}): {remedy()}") from error
+    except ProcessRaisedException as error:
+        last = str(error).strip().splitlines()[-1]
+        kind, _, told = last.partition(": ")
+        if kind != f"{UserError.__module__}.{UserError.__qualname__}":
+            raise
+        raise UserError(told) from error
 
 
 def tell_children_their_parent() -> None:

@@ -13,7 +13,8 @@ from torch import Tensor
 from flcluster.data import FederatedDataModule
 from flcluster.engine.config import Plan, fit_parser
 from flcluster.engine.fit import instantiated
-from flcluster.engine.resume import config_of, refuse_objects
+from flcluster.engine.layers import refuse_objects
+from flcluster.engine.resume import config_of
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
 from flcluster.federation.copied import Copied
@@ -105,8 +106,15 @@ class Saved:
         return module
 
 
+def told_by(data: FederatedDataModule) -> dict[str, Any]:
+    """Return what must be known of data to use a model elsewhere: names of classes, and how pixels are normalised."""
+    found = data.normalisation
+    scaled = None if found is None else {"mean": found[0], "std": found[1]}
+    return {"class_names": list(data.class_names), "normalisation": scaled}
+
+
 PARTS = {"data", "model", "algorithm"}
 
 
-UNUSED = ("objects", "logger", "callbacks")
+UNUSED = ("objects", "logger", "callbacks", "trainer", "trainer_callbacks")
 """Parts of a configuration that no model depends on."""

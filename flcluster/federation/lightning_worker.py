@@ -7,7 +7,11 @@ import random
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -20,10 +24,11 @@ from flcluster.data import FederatedDataModule, View
 from flcluster.errors import UserError
 from flcluster.federation.as_given import AsGiven, Unchanged, mark
 from flcluster.federation.copied import Copied, as_real, tensors_of
+from flcluster.federation.extras import Extras
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, samples_processed
 from flcluster.federation.looking import Looking
-from flcluster.federation.paths import hooks_of, lightning_of
-from flcluster.federation.scoring import Scoring
+from flcluster.federation.paths import fed_by, lightning_of
+from flcluster.federation.scoring import Scoring, UnscoredError
 from flcluster.seeds import rng, sequence, torch_seed
 
 PROBE = 2
@@ -41,8 +46,17 @@ class LightningWorker(Looking):
     """Whether losses of single samples are known: a ``validation_step`` tells means."""
 
     def __init__(
-        self, fabric: Fabric, module: Any, seed: int, probe: View, batch_size: int, scoring: Scoring, data: Any = None
+        self,
+        fabric: Fabric,
+        module: Any,
+        seed: int,
+        probe: View,
+        batch_size: int,
+        scoring: Scoring,
+        data: Any = None,
+        extras: Extras | None = None,
     ) -> None:
+        self.extras = extras or Extras()
         self.fabric, self.seed, self.scoring, self.data = fabric, seed, scoring, data
         self.module = module.to(fabric.device)
         self.package = lightning_of(module)
@@ -128,7 +142,8 @@ class LightningWorker(Looking):
     @property
     def constant_steps(self) -> bool:
         """Whether every step is one of a single optimiser with one learning rate throughout."""
-        return len(self.optimizers) == 1 and not self.schedulers and bool(self.module.automatic_optimization)
+        plain = not self.schedulers and not self.extras.clips
+        return len(self.optimizers) == 1 and plain and bool(self.module.automatic_optimization)
 
     # training -----------------------------------------------------------------------------------------------------
 
@@ -176,30 +191,21 @@ class LightningWorker(Looking):
             loaders["val"] = view.loader(job.batch_size)
         else:
             length["limit_val_batches"] = 0
-        trainer = self._trainer([_hook(self.package, local)], **length)
+        given = {**self.extras.arguments, **length}
         self.given.restore()
-        with quiet(all_of_it=local.layout is not None), every_seed(self.seed, job.purpose, job.client, job.cycle):
-            self._as_users_error(lambda: trainer.fit(self.module, datamodule=self._fed(trainer, **loaders)))
+        with (
+            self.extras.blamed(self.package),
+            quiet(all_of_it=local.layout is not None),
+            alone(),
+            every_seed(self.seed, job.purpose, job.client, job.cycle),
+        ):
+            trainer = self._trainer([_hook(self.package, local), *self.extras.fresh()], **given)
+            trainer.fit(self.module, datamodule=self._fed(trainer, **loaders))
         return trainer
-
-    def _as_users_error(self, run: Any) -> Any:
-        """What the Trainer finds wrong with a module is told in one line."""
-        try:
-            return run()
-        except self.package.utilities.exceptions.MisconfigurationException as error:
-            said = " ".join(str(error).split())
-            raise UserError(f"Lightning cannot train {type(self.module).__name__} so: {said}") from error
 
     def _fed(self, trainer: Any, **loaders: DataLoader[Any]) -> Any:
         """Return a datamodule that has some loaders, and the data's own hooks on batches."""
-        made = self.package.LightningDataModule()
-        for stage, loader in loaders.items():
-            setattr(made, f"{stage}_dataloader", lambda loader=loader: loader)
-        if self.data is not None:
-            self.data.trainer = trainer
-            for hook in hooks_of(self.data):
-                setattr(made, hook, getattr(self.data, hook))
-        return made
+        return fed_by(self.package, self.data, trainer, **loaders)
 
     def _trainer(self, callbacks: list[Any], **more: Any) -> Any:
         single = self.package.strategies.SingleDeviceStrategy
@@ -229,12 +235,31 @@ class LightningWorker(Looking):
         if len(view) == 0:
             return math.nan, math.nan
         self.layout.load(row)
-        with quiet(), every_seed(self.seed, "validate", 0):
+        with quiet(), alone(), every_seed(self.seed, "validate", 0):
             return self.scoring.measured(self.module, view, self._scored, self.fabric.device)
 
-    def _scored(self, stage: str, loader: DataLoader[Any]) -> Any:
+    def settle_score(self, view: View) -> None:
+        """Find out, with the module as it was given and one batch, what it is scored by."""
+        self.layout.load(self.first)
+        with quiet(), alone(), every_seed(self.seed, "validate", 0):
+            one = partial(self._scored, limit_val_batches=1, limit_test_batches=1)
+            try:
+                self.scoring = self.scoring.settled(self.module, view, one)
+            except UnscoredError:  # it trains all the same; methods that compare losses refuse it
+                self.scoring = replace(self.scoring, known=True)
+        self.layout.load(self.first)
+
+    def needs_losses(self) -> None:
+        """Refuse where ``validation_step`` logs no loss."""
+        if self.scoring.known and self.scoring.loss is None:
+            raise UserError(
+                f"this method compares models by their losses, but {type(self.module).__name__}.validation_step logs "
+                'none: log one there, under a name with "loss" in it'
+            )
+
+    def _scored(self, stage: str, loader: DataLoader[Any], **limits: int) -> Any:
         """Return what a module logs in ``validation_step`` (val) or ``test_step`` (test)."""
-        trainer = self._trainer([])
+        trainer = self._trainer([], **limits)
         run = trainer.validate if stage == "val" else trainer.test
         return run(self.module, datamodule=self._fed(trainer, **{stage: loader}), verbose=False)
 
@@ -408,6 +433,11 @@ def quiet(all_of_it: bool = True) -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, before, strict=True):
             logger.setLevel(level)
+
+
+def alone() -> AbstractContextManager[Any]:
+    """Hide the other processes: torchmetrics and modules that gather would wait for ranks that train other clients."""
+    return patch("torch.distributed.is_initialized", return_value=False)
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job
+from flcluster.federation.scoring import Scoring
 
 OUTCOMES = []
 SEED, CLIENTS, SIZE = 3, 2, 4
@@ -74,12 +75,12 @@ def described(packages):
     return " + ".join(f"{name} {version(name)}" for name in packages.split())
 
 
-def check(make, data, package, refused=None, epochs=2, name=None, val_share=0.0, validates=False):
+def check(make, data, package, refused=None, epochs=2, name=None, val_share=0.0, validates=False, metric=None):
     """Train a module as a client does and by a plain Trainer; or see it refused in one line."""
     line = Outcome(name or make.__name__, described(package))
     OUTCOMES.append(line)
     try:
-        _compare(make, data, epochs, line, val_share, validates)
+        _compare(make, data, epochs, line, val_share, validates, Scoring(metric))
     except UserError as error:
         said = str(error)
         line.outcome = f"refused: {said}"
@@ -103,13 +104,13 @@ def _brought(data):
     return brought if hasattr(brought, "train_dataloader") else Loaded(*brought)
 
 
-def _compare(make, data, epochs, line, val_share, validates):
+def _compare(make, data, epochs, line, val_share, validates, scoring):
     shares = {"test_share": 0.25, "val_share": val_share}
     split = SplitDataModule(_brought(data), IID(), num_clients=CLIENTS, batch_size=SIZE, seed=SEED, **shares)
     split.setup()
     module = _made(make)
     fabric = Fabric(accelerator="cpu", devices=1)
-    federation = Federation(fabric, module, split, lambda width: Bank(Path("rows"), width, 1 << 30), SEED)
+    federation = Federation(fabric, module, split, lambda width: Bank(Path("rows"), width, 1 << 30), SEED, scoring)
     line.path = "Trainer" if federation.by_trainer else "flat loop"
     layout = federation.layout
     whole = sum(tensor.numel() for tensor in (*module.parameters(), *module.buffers()))

@@ -334,16 +334,31 @@ def test_torchgeo_classification():
     from torchgeo.trainers import ClassificationTask
 
     make = lambda: ClassificationTask("resnet18", num_classes=4)  # noqa: E731
-    zoo.check(make, of_torchgeo(("label",)), "torchgeo", name="ClassificationTask", validates=True)
+    zoo.check(make, of_torchgeo(("label",)), "torchgeo", name="ClassificationTask", metric="val_loss", validates=True)
     frozen = lambda: ClassificationTask("resnet18", num_classes=4, freeze_backbone=True, patience=0)  # noqa: E731
-    zoo.check(frozen, of_torchgeo(("label",)), "torchgeo", name="ClassificationTask, frozen backbone", validates=True)
+    zoo.check(
+        frozen,
+        of_torchgeo(("label",)),
+        "torchgeo",
+        name="ClassificationTask, frozen backbone",
+        metric="val_loss",
+        validates=True,
+    )
 
 
 def test_torchgeo_segmentation():
     from torchgeo.trainers import SemanticSegmentationTask
 
     make = lambda: SemanticSegmentationTask("unet", "resnet18", num_classes=3, loss="focal")  # noqa: E731
-    zoo.check(make, of_torchgeo(("mask",)), "torchgeo", name="SemanticSegmentationTask", validates=True, epochs=1)
+    zoo.check(
+        make,
+        of_torchgeo(("mask",)),
+        "torchgeo",
+        name="SemanticSegmentationTask",
+        metric="val_loss",
+        validates=True,
+        epochs=1,
+    )
 
 
 def test_torchgeo_regression():
