@@ -48,6 +48,8 @@ class FedDrift(RoundAlgorithm[DriftState]):
     every model, and in every round everyone trains: meant for tens of clients.
     """
 
+    paper: ClassVar[str] = "Jothimurugesan et al., 2023"
+
     delta: float = 0.1
     """δ: a fall in accuracy (or a change for the worse in what models are scored by) that counts as drift."""
     merge: float | None = None

@@ -33,6 +33,8 @@ class DFCA(GossipRounds[GossipState]):
     training, so that batch (Eq. 7) and sequential (Eq. 8) aggregation are the same but for rounding.
     """
 
+    paper: ClassVar[str] = "Kirch et al., 2025"
+
     num_clusters: int | None = None
     """k: number of models per client; the data's number of clusters if not given."""
     aggregation: Literal["batch", "sequential"] = "batch"

@@ -58,6 +58,7 @@ class FedSPD(GossipRounds[SoftState]):
     """
 
     needs: ClassVar[tuple[str, ...]] = (LOSSES,)
+    paper: ClassVar[str] = "Lin et al., 2025"
 
     momentum: float | None = 0.5
     """Momentum of all training, which begins anew every round, and in the last training every epoch; the model's

@@ -29,6 +29,7 @@ class FedDF(FedAvg):
     """
 
     needs: ClassVar[tuple[str, ...]] = (OWN_LOSS,)
+    paper: ClassVar[str] = "Lin et al., 2020"
 
     distillation_steps: int = 100
     """Steps of distillation per round; 0 is FedAvg."""

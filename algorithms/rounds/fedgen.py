@@ -60,6 +60,7 @@ class FedGen(FedAvg[FedGenState]):
         CLASSES,
         OWN_LOSS,
     )
+    paper: ClassVar[str] = "Zhu et al., 2021"
 
     label_weight: float = 10.0
     """a: weight of the loss of generated features of drawn classes, in the first round."""

@@ -38,6 +38,7 @@ class FedSoftAsync(ClusterUploads[FedSoftState]):
     """
 
     needs: ClassVar[tuple[str, ...]] = (LOSSES,)
+    paper: ClassVar[str] = "Ruan & Joe-Wong, 2022"
 
     rho: float = 0.1
     """Weight of the pull towards the cluster models, Σ_k μ_k·‖v − w_k‖²·ρ/2."""

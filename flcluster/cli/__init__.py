@@ -21,11 +21,14 @@ COMMANDS: dict[str, str] = {
     "report": "Print runs beside the papers' numbers, draw figures or a page: RUN [RUN …] [--output DIR] [--html F].",
     "watch": "Serve the page of runs while they go on, to this machine's browser: RUN [RUN …] [--port N].",
     "gather": "Keep the numbers of finished runs in one small CSV file: RUN [RUN …] --output results/NAME.csv.",
-    "data": "Draw who holds what: takes what fit takes, and --output FILE.png (default clients.png).",
+    "methods": "List the methods, one line each: [WORD …] keeps those with these words.",
+    "data": "Draw who holds what: takes what fit takes, and --output FILE.png (default clients.png); "
+    "--list [WORD …] lists the datasets.",
     "drift": "Tell how far a stream drifts and draw its labels over time: takes what fit takes, and --output FILE.png.",
     "convert": "Make a manifest from a dataset's published files: KIND SOURCE OUTPUT.csv.",
     "predict": "Write what a model of a run predicts: RUN --cluster K | --client M [--split test] [--output FILE].",
     "export": "Write one model of a run as a plain Lightning checkpoint: RUN --cluster K | --client M [--output FILE].",
+    "completion": "Print a script with which a shell completes commands, keys and names: bash, zsh or tcsh.",
     "tables": "Print the papers' result tables: [NAME …]; without a name, list them.",
 }
 """What there is, by name, and what ``--help`` says of it."""
@@ -40,7 +43,7 @@ def command(name: str) -> Callable[[list[str]], int]:
 def usage() -> str:
     """Return what ``flcluster --help`` prints."""
     width = min(get_terminal_size().columns, 120)
-    lines = [fill(f"  {name:<9}{told}", width, subsequent_indent=" " * 11) for name, told in COMMANDS.items()]
+    lines = [fill(f"  {name:<11}{told}", width, subsequent_indent=" " * 13) for name, told in COMMANDS.items()]
     return "usage: flcluster COMMAND …\n\n" + "\n".join(lines) + "\n\nflcluster COMMAND --help tells more."
 
 

@@ -143,7 +143,7 @@ class Here:
     """A process that is none: it runs the command in this one, which has paid for its imports already."""
 
     def __init__(self, command: list[str]) -> None:
-        self.code = main(command[command.index("flcluster") + 1 :])
+        self.code = main(command[command.index("fit") :])
 
     def wait(self) -> int:
         return self.code
