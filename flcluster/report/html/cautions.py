@@ -1,5 +1,6 @@
 """What a reader must be warned of: what was refused, clamped, lost or came too late, and what runs are no repeats."""
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -32,6 +33,7 @@ def said_of(run: Run) -> list[str]:
     for name, what in COUNTED.items():
         if (count := number(run.summary, name)) > 0:
             said.append(what.format(count=count))
+    said += logged(run)
     return said + [what.format(share=mean) for name, what in SHARES.items() if (mean := _mean(run, name)) > 0]
 
 
@@ -48,6 +50,24 @@ SHARES = {
     "filtered": "uploads were kept from clusters by the filter ({share:.2g} clusters an upload on average)",
 }
 """Means of columns of the metrics."""
+
+
+LOGGED = 8
+"""Most lines of a run's log that are repeated."""
+
+
+def logged(run: Run) -> list[str]:
+    """Return what a run's log has of warnings and mistakes, each once, without the time."""
+    try:
+        lines = (run.path / "run.log").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+    found = [
+        match[1].rstrip(".")
+        for line in lines
+        if (match := re.match(r"[\d-]+ [\d:]+ (\w*Warning: .*|ended by .*)", line))
+    ]
+    return [f"the log says: {each}" for each in list(dict.fromkeys(found))[:LOGGED]]
 
 
 def _refused(run: Run) -> list[str]:

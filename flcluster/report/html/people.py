@@ -65,7 +65,7 @@ def worst_decile(values: Floats, score: Score) -> float:
     >>> worst_decile(np.array([0.9, 0.1, 0.8, 0.7]), Score())
     0.1
     """
-    return float(worst_first(values, score)[: math.ceil(len(values) / 10)].mean()) if len(values) else math.nan
+    return float(worst_first(values, score)[: max(1, len(values) // 10)].mean()) if len(values) else math.nan
 
 
 def _numbers(last: dict[str, list[Floats]], known: dict[str, tuple[Group, list[Floats]]], score: Score) -> Grid:

@@ -3,6 +3,8 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -18,7 +20,7 @@ def ran_section(groups: Sequence[Group]) -> Block | None:
     """Return a line for every run, what sets groups apart, and the configurations in full."""
     runs = [run for group in groups for run in group.runs]
     lines = [_line(group, run) for group in groups for run in group.runs]
-    blocks = [table(Grid("Runs", lines)), table(apart(groups))]
+    blocks = [table(Grid("Runs", lines)), table(made_by(groups)), table(apart(groups))]
     texts = {group.name: [details("The whole configuration", configuration(group.first))] for group in groups}
     again = f"flcluster fit --config {runs[0].path}/config.yaml repeats the first of them."
     return section("ran", "What ran", [*blocks, choice("configuration of", texts)], again)
@@ -39,6 +41,33 @@ def _line(group: Group, run: Run) -> dict[str, str]:
         "Seconds": f"{seconds:.1f}" if seconds == seconds else "",
         "Directory": str(run.path),
     }
+
+
+def made_by(groups: Sequence[Group]) -> Grid:
+    """Return what made each group's first run, once for each time that it began or went on, where runs tell it."""
+    rows = []
+    for group in groups:
+        for entry in provenance(group.first.path):
+            versions, machine = (entry.get(part) or {} for part in ("versions", "machine"))
+            rows.append(
+                {
+                    "Method": group.name,
+                    "Started": str(entry.get("started") or ""),
+                    "Versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+                    "Machine": ", ".join(f"{name} {text(value)}" for name, value in machine.items() if value),
+                    "Command": str(entry.get("command") or ""),
+                }
+            )
+    return Grid("Made by", rows)
+
+
+def provenance(folder: Path) -> list[dict[str, Any]]:
+    """Return what ``provenance.json`` of a run's directory tells; nothing if it is not there or cannot be read."""
+    try:
+        told = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    return [entry for entry in told if isinstance(entry, dict)] if isinstance(told, list) else []
 
 
 def apart(groups: Sequence[Group]) -> Grid:

@@ -107,3 +107,10 @@ def test_warnings_name_what_and_who(tmp_path):
     assert said[2] == "3 times a client went offline before it was done"
     (fine,) = load_runs([cdfl_run(tmp_path / "other")])
     assert len(said_of(fine)) == 1
+
+
+def test_warnings_of_the_log_are_repeated_once(tmp_path):
+    (run,) = load_runs([cdfl_run(tmp_path / "run")])
+    lines = ["2026-01-01 10:00:00 CDFL: round 1", *["2026-01-01 10:00:01 UserWarning: no GPU."] * 2]
+    (run.path / "run.log").write_text("\n".join([*lines, "2026-01-01 10:00:02 ended by UserError: no data"]))
+    assert said_of(run)[1:] == ["the log says: UserWarning: no GPU", "the log says: ended by UserError: no data"]

@@ -107,6 +107,29 @@ def test_a_run_of_a_thousand_clients_is_small(tmp_path):
     assert page.stat().st_size - len(asset("plotly-basic.min.js")) < 3_000_000
 
 
+def test_what_made_a_run_is_shown_where_it_is_told(run):
+    entry = {"started": "2026-01-01", "command": "flcluster fit", "versions": {"torch": "2.4"}, "machine": {"cores": 2}}
+    (run / "provenance.json").write_text(json.dumps([entry, {**entry, "started": "2026-01-02"}]))
+    table = next(b for b in section_of(content(load_runs([run])), "ran")["blocks"] if b.get("title") == "Made by")
+    assert [row[1:] for row in table["rows"]] == [
+        ["2026-01-01", "torch 2.4", "cores 2", "flcluster fit"],
+        ["2026-01-02", "torch 2.4", "cores 2", "flcluster fit"],
+    ]
+    (run / "provenance.json").write_text("[{")
+    assert "Made by" not in [b.get("title") for b in section_of(content(load_runs([run])), "ran")["blocks"]]
+
+
+def test_what_sets_configurations_apart_is_a_table(tmp_path):
+    for rho in (0.1, 0.2):
+        settings = {"algorithm": {"class_path": "a.CDFL", "init_args": {"rho": rho, "mu": None}}}
+        cdfl_run(tmp_path / "runs" / str(rho), settings=settings)
+    blocks = section_of(content(load_runs([tmp_path / "runs"])), "ran")["blocks"]
+    apart = next(b for b in blocks if b.get("title") == "What sets configurations apart")
+    assert apart["heads"] == ["Setting", "CDFL (rho=0.1)", "CDFL (rho=0.2)"] and apart["rows"] == [
+        ["rho", "0.1", "0.2"]
+    ]
+
+
 def test_no_run_and_no_file_are_refused(run, tmp_path):
     with pytest.raises(UserError, match="no run to report on"):
         write_page([], "report.html")
