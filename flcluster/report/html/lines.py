@@ -95,8 +95,9 @@ def places(runs: Sequence[Run]) -> np.ndarray:
     grids = [run.metrics["update"] for run in runs]
     if all(np.array_equal(grid, grids[0]) for grid in grids):
         return grids[0]
-    every: np.ndarray = np.unique(np.concatenate(grids))
-    return every[every <= min(grid[-1] for grid in grids)]
+    every = np.unique(np.concatenate(grids))
+    common: np.ndarray = every[every <= min(grid[-1] for grid in grids)]
+    return common
 
 
 def along(run: Run, values: np.ndarray, grid: np.ndarray) -> np.ndarray:
