@@ -15,13 +15,13 @@ def fit_command(argv: list[str]) -> int:
     from flcluster.engine.config import plan_fit
     from flcluster.engine.fit import build, fit
     from flcluster.engine.process import exit_code
-    from flcluster.engine.resume import tidy
+    from flcluster.engine.resume import claimed, tidy
     from flcluster.records.reader import Run
     from flcluster.report.report import summary_table
     from flcluster.report.tables import wide_console
 
     plan = plan_fit(argv)
-    with tidy(plan.run_dir):
+    with tidy(plan.run_dir), claimed(plan.run_dir, new=plan.checkpoint is None):
         exp = build(plan)
         summary = fit(exp)
     if not is_main_process():

@@ -20,10 +20,10 @@ from flcluster.engine.process import (
     keep_freed_memory,
     tell_children_their_parent,
 )
+from flcluster.engine.resume import refuse_changes, restored
 from flcluster.engine.run import ActiveRun, Experiment
 from flcluster.engine.start import read_weights, start_from, where_from
 from flcluster.errors import UserError
-from flcluster.records.checkpoint import load_checkpoint
 from flcluster.seeds import torch_seed
 
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
@@ -31,9 +31,12 @@ PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 
 def build(plan: Plan) -> Experiment:
     """Instantiate what a plan names. No data is read yet."""
-    restored = load_checkpoint(plan.checkpoint) if plan.checkpoint else None
+    taken_up = restored(plan.checkpoint) if plan.checkpoint else None
+    content = taken_up.content if taken_up else None
     config = plan.config  # before the loggers are told what is this run's alone
-    ids = prepare_loggers(plan.settings, plan.run_dir, restored["logger_ids"] if restored else {})
+    if content and "config" in content:
+        refuse_changes(config, content["config"], plan.checkpoint)
+    ids = prepare_loggers(plan.settings, plan.run_dir, content["logger_ids"] if content else {})
     made = instantiated(plan)
     loggers = made.logger if isinstance(made.logger, list) else [made.logger] if made.logger else []
     return Experiment(
@@ -47,7 +50,7 @@ def build(plan: Plan) -> Experiment:
         run_dir=plan.run_dir,
         loggers=loggers,
         callbacks=made.callbacks or [],
-        restored=restored,
+        restored=taken_up,
         logger_ids=ids,
     )
 

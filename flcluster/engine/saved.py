@@ -19,7 +19,7 @@ from flcluster.federation.bank import Bank
 from flcluster.federation.copied import Copied
 from flcluster.federation.layout import Layout
 from flcluster.protocol.base import Algorithm
-from flcluster.records.checkpoint import load_checkpoint
+from flcluster.records.checkpoint import last_checkpoint, load_checkpoint
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Saved:
     @classmethod
     def load(cls, run: Path, **objects: Any) -> "Saved":
         """Read config.yaml and checkpoints/last.ckpt, but for ``objects``, which take their places. No data is read."""
-        checkpoint = run / "checkpoints" / "last.ckpt"
+        checkpoint = last_checkpoint(run)
         content = load_checkpoint(checkpoint)
         config = config_of(run)
         tree = yaml.safe_load(config.read_text(encoding="utf-8"))

@@ -1,6 +1,7 @@
 """Rows of models in host memory, or in a memory-mapped file that a killed process never leaves half-written."""
 
 import os
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,10 +89,10 @@ class Table:
 class FileTable(Table):
     """The same in a file. A changed row goes to a free slot; its old slot is free again only after the next checkpoint.
 
-    So the file always holds every row of the last checkpoint, and a killed process never mixes two moments. All ranks
-    share the file and write the same bytes to the same slots, hence each reads its own writes without waiting; but a
-    rank that is behind within a step may still need the row another has just replaced, so in a ``shared`` file every
-    write goes to a free slot and what it replaced is free from the next step on.
+    So the file always holds every row of the last checkpoint and of the one before it, and a killed process never mixes
+    two moments. All ranks share the file and write the same bytes to the same slots, hence each reads its own writes
+    without waiting; but a rank that is behind within a step may still need the row another has just replaced, so in a
+    ``shared`` file every write goes to a free slot and what it replaced is free from the next step on.
     """
 
     def __init__(self, path: Path, count: int, width: int, shared: bool = False) -> None:
@@ -102,7 +103,9 @@ class FileTable(Table):
         self.fresh: set[int] = set()  # rows written since the last checkpoint: their slot may be overwritten
         self.free: list[int] = []
         self.old: list[int] = []  # slots the last checkpoint still needs
-        self.freed: list[int] = []  # slots only the checkpoint before the one being written needs
+        self.leaving: list[int] = []  # slots that the last checkpoint needs, and the one being written does not
+        self.previous: list[int] = []  # slots only the checkpoint before the last needs
+        self.sums: dict[int, int] = {}  # checksum of each row as the last checkpoint has it
         self.slots = 0
         self.map: np.memmap[Any, np.dtype[np.float32]] | None = None
 
@@ -159,21 +162,23 @@ class FileTable(Table):
         self.map = np.memmap(self.path, dtype=np.float32, mode="r+", shape=(self.slots, self.width))
 
     def save(self) -> dict[str, Any]:
-        """Return which slot holds which row; the rows themselves are in the file."""
+        """Return which slot holds which row, and what its bytes sum up to; the rows themselves are in the file."""
         if self.map is not None:
             self.map.flush()
-        self.freed, self.old, self.fresh = self.freed + self.old, [], set()
-        return {"slot": dict(self.slot), "slots": self.slots}
+            self.sums |= {index: zlib.crc32(self.map[self.slot[index]].data) for index in self.fresh}
+        self.leaving, self.old, self.fresh = self.leaving + self.old, [], set()
+        return {"slot": dict(self.slot), "slots": self.slots, "kept": list(self.leaving), "sums": dict(self.sums)}
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Go back to the rows of a checkpoint."""
+        """Go back to the rows of a checkpoint; those of the one before it stay."""
         self.slot = {int(i): int(s) for i, s in saved["slot"].items()}
         self.slots, self.fresh = int(saved["slots"]), set()
-        self.old, self.freed, self.replaced = [], [], []
-        needed = self.slots * self.width * 4
-        if self.slots and (not self.path.exists() or self.path.stat().st_size < needed):
+        self.sums = {int(i): int(n) for i, n in saved.get("sums", {}).items()}
+        self.old, self.leaving, self.replaced = [], [], []
+        self.previous = [int(s) for s in saved.get("kept", [])]
+        if too_short(self.path, self.width, self.slots):
             raise UserError(f"{self.path} is missing or cut short; the checkpoint needs it. Put it back or start anew.")
-        used = set(self.slot.values())
+        used = {*self.slot.values(), *self.previous}
         self.free = [s for s in range(self.slots - 1, -1, -1) if s not in used]
         if self.slots:
             self._open()
@@ -184,6 +189,23 @@ class FileTable(Table):
         self.replaced = []
 
     def committed(self) -> None:
-        """Free what only the previous checkpoint needed."""
-        self.free += self.freed
-        self.freed = []
+        """Free what only the checkpoint before the one before needed."""
+        self.free += self.previous
+        self.previous, self.leaving = self.leaving, []
+
+
+def too_short(path: Path, width: int, slots: int) -> bool:
+    """Say whether a file of rows is missing or too short for what it should hold."""
+    return slots > 0 and (not path.exists() or path.stat().st_size < slots * width * 4)
+
+
+def damage(path: Path, width: int, saved: dict[str, Any]) -> str | None:
+    """Say what is wrong with the rows in a file that a checkpoint tells of, if anything is."""
+    slots = int(saved["slots"])
+    if too_short(path, width, slots):
+        return f"{path} is missing or cut short"
+    rows = np.memmap(path, dtype=np.float32, mode="r", shape=(slots, width)) if slots else None
+    for index, told in saved.get("sums", {}).items():
+        if rows is None or zlib.crc32(rows[saved["slot"][index]].data) != told:
+            return f"{path} is damaged (row {index})"
+    return None
