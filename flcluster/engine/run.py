@@ -148,8 +148,9 @@ class ActiveRun:
             exchanges = loop.advance()
             for exchange in exchanges:
                 self.recorder.add(exchange, loop.epoch)
-                if exchange.status == "refused":
-                    self.progress.note(f"refused the upload of client {exchange.client} (not finite or wrong shape)")
+            for trouble in loop.troubles:
+                self.progress.note(trouble)
+            loop.troubles.clear()
             if loop.position % loop.session == 0 or loop.position == loop.total:
                 self._session()
             self.progress.update(loop.position, self.recorder.shown, loop.phase)
@@ -192,6 +193,8 @@ class ActiveRun:
             for logger in self.loggers:
                 finish_logger(logger, summary)
         self.fabric.barrier()
+        if lesson := self.recorder.nothing_learnt():
+            self.progress.note(lesson)
         if why:
             self.progress.note(f"stopped at {self.loop.position} of {self.loop.total}: {why}")
             self.progress.note(f"go on with: {self.exp.go_on.format(run_dir=self.exp.run_dir)}")

@@ -26,6 +26,7 @@ class Bank:
     def __init__(self, folder: Path, width: int, budget: int, shared: bool = False) -> None:
         self.folder, self.width, self.budget, self.shared = folder, width, budget, shared
         self.tables: dict[str, Table] = {}
+        self.tracking = False
 
     def table(self, name: str, count: int) -> Table:
         """Return the table of that name, made on first use: in memory if it fits what is left of the budget."""
@@ -36,7 +37,27 @@ class Bank:
                 self.tables[name] = Table(count, self.width)
             else:
                 self.tables[name] = self._file(name, count)
+            if self.tracking:
+                self.tables[name].begin()
         return self.tables[name]
+
+    @contextmanager
+    def tracked(self) -> Iterator["Bank"]:
+        """Remember inside the block what changes in all tables, so that ``undo`` can bring it back."""
+        self.tracking = True
+        for table in self.tables.values():
+            table.begin()
+        try:
+            yield self
+        finally:
+            self.tracking = False
+            for table in self.tables.values():
+                table.keep()
+
+    def undo(self) -> None:
+        """Bring every table back to where ``tracked`` began."""
+        for table in self.tables.values():
+            table.undo()
 
     @contextmanager
     def scratch(self, count: int) -> Iterator[Table]:

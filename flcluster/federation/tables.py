@@ -25,6 +25,8 @@ class Table:
         self.held = torch.from_numpy(
             np.zeros((count, width), dtype=np.float32)
         )  # NumPy: pages come with the first write
+        self.before: dict[int, Tensor | None] | None = None
+        """Rows as they were when ``begin`` was called, where they have changed since; None: nothing is to be undone."""
 
     def __len__(self) -> int:
         return self.count
@@ -33,8 +35,28 @@ class Table:
         return self.held[index].clone()
 
     def __setitem__(self, index: int, row: Tensor) -> None:
+        self._remember(index)
         self.held[index] = row.detach()
         self.written[index] = True
+
+    def _remember(self, index: int) -> None:
+        if self.before is not None and index not in self.before:
+            self.before[index] = self.held[index].clone() if self.written[index] else None
+
+    def begin(self) -> None:
+        """Remember from now on what changes, until it is kept or undone."""
+        self.before = {}
+
+    def keep(self) -> None:
+        """Let what has changed stay."""
+        self.before = None
+
+    def undo(self) -> None:
+        """Bring back what has changed since ``begin``."""
+        for index, row in (self.before or {}).items():
+            self.held[index] = 0 if row is None else row
+            self.written[index] = row is not None
+        self.before = None
 
     def __contains__(self, index: int) -> bool:
         return bool(self.written[index])
@@ -65,6 +87,8 @@ class Table:
 
     def _room(self, rows: Ints) -> Ints:
         """Return where new values of rows may be written."""
+        for index in rows.tolist():
+            self._remember(index)
         self.written[rows] = True
         return rows
 
@@ -99,6 +123,8 @@ class FileTable(Table):
         self.count, self.width = count, width
         self.path, self.shared = path, shared
         self.replaced: list[int] = []  # slots to be free from the next step on
+        self.moved: dict[int, tuple[int | None, bool]] | None = None
+        """Rows that have changed since ``begin``: their slot then, and whether it was fresh."""
         self.slot: dict[int, int] = {}
         self.fresh: set[int] = set()  # rows written since the last checkpoint: their slot may be overwritten
         self.free: list[int] = []
@@ -125,11 +151,33 @@ class FileTable(Table):
 
     def _move(self, index: int) -> None:
         """Give a row a slot that may be written to."""
-        if index not in self.fresh or self.shared:
+        first = self.moved is not None and index not in self.moved
+        if self.moved is not None and first:
+            self.moved[index] = self.slot.get(index), index in self.fresh
+        if index not in self.fresh or self.shared or first:
             if index in self.slot:
                 (self.replaced if index in self.fresh else self.old).append(self.slot[index])
             self.slot[index] = self._take()
             self.fresh.add(index)
+
+    def begin(self) -> None:
+        """Remember from now on what changes, until it is kept or undone: what is replaced stays in the file."""
+        self.moved = {}
+
+    def keep(self) -> None:
+        """Let what has changed stay."""
+        self.moved = None
+
+    def undo(self) -> None:
+        """Bring back what has changed since ``begin``."""
+        for index, (slot, fresh) in (self.moved or {}).items():
+            self.replaced.append(self.slot.pop(index))
+            self.fresh.discard(index)
+            if slot is not None:
+                (self.replaced if fresh else self.old).remove(slot)
+                self.slot[index] = slot
+                self.fresh |= {index} if fresh else set()
+        self.moved = None
 
     def _store(self) -> Tensor:
         assert self.map is not None

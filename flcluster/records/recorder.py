@@ -16,7 +16,7 @@ from flcluster.records.exchange import Exchange
 MEASURED = ("client_acc_before", "client_acc_after", "cluster_acc", "kl", "fresh_share", "deprecated_share")
 
 
-TOTALS = ("refused", "upload_bytes", "download_bytes", "client_compute", "server_compute")
+TOTALS = ("refused", "undone", "upload_bytes", "download_bytes", "client_compute", "server_compute")
 
 
 RECENT = 5
@@ -30,6 +30,8 @@ class CsvFile:
         if path is not None and left is not None:
             self.sum = whole_until(path, *left)
             os.truncate(path, left[0])
+            with open(path, encoding="utf-8") as begun:  # by an older version, perhaps, which knew fewer columns
+                self.columns = begun.readline().rstrip("\n").split(",")
         self.file = open(path or os.devnull, "w" if left is None else "a", encoding="utf-8", newline="\n")  # noqa: SIM115
         if left is None:
             self._append(",".join(columns) + "\n")
@@ -133,6 +135,7 @@ class Recorder:
     def _totals(self, exchange: Exchange) -> None:
         self.last[:, exchange.client] = torch.tensor([exchange.acc_before, exchange.acc_after], dtype=torch.float64)
         self.totals["refused"] += exchange.status == "refused"
+        self.totals["undone"] += exchange.status == "undone"
         self.totals["upload_bytes"] += exchange.uploaded
         self.totals["download_bytes"] += exchange.downloaded
         self.totals["client_compute"] += exchange.client_compute
@@ -200,6 +203,16 @@ class Recorder:
             **{name: None if math.isnan(value) else value for name, value in self.gauges.items()},
             **({"client_acc_last": sum(self.recent) / len(self.recent)} if self.recent else {}),
         }
+
+    def nothing_learnt(self) -> str | None:
+        """Say so, and what the likely cause is, if no update was taken in."""
+        lost = self.totals["refused"] + self.totals["undone"]
+        if not self.updates or lost < self.updates:
+            return None
+        return (
+            f"nothing was learnt: none of {self.updates} updates was taken in ({self.totals['refused']} refused, "
+            f"{self.totals['undone']} undone), because numbers were not finite: try a lower learning rate (model.lr)"
+        )
 
     def save(self) -> dict[str, Any]:
         """Return what a checkpoint must hold, file positions included."""
