@@ -1,7 +1,8 @@
 """One run from its plan: build what is configured, start the processes, drive, finish."""
 
 import os
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from jsonargparse import Namespace
 from lightning.fabric import Fabric
+from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
 from flcluster.engine.arguments import FabricConfig
 from flcluster.engine.config import Plan
@@ -19,7 +21,6 @@ from flcluster.engine.process import (
     end_with_parent,
     hand_on,
     keep_freed_memory,
-    plainly,
     tell_children_their_parent,
 )
 from flcluster.engine.run import LAST, ActiveRun, Experiment
@@ -88,6 +89,22 @@ def going_on(exp: Experiment) -> str:
     if (exp.run_dir / LAST).exists():
         return f"go on with: {exp.go_on.format(run_dir=exp.run_dir)}"
     return "there is no checkpoint yet, start the run anew"
+
+
+@contextmanager
+def plainly(remedy: Callable[[], str]) -> Iterator[None]:
+    """Tell in one line how processes that were made for the run ended, if a signal or a user's mistake ended one."""
+    try:
+        yield
+    except ProcessExitedException as error:
+        how = error.signal_name or f"exit code {error.exit_code}"
+        raise UserError(f"a process of the run was ended from outside ({how}): {remedy()}") from error
+    except ProcessRaisedException as error:
+        last = str(error).strip().splitlines()[-1]
+        kind, _, told = last.partition(": ")
+        if kind != f"{UserError.__module__}.{UserError.__qualname__}":
+            raise
+        raise UserError(told) from error
 
 
 def elsewhere(config: FabricConfig) -> bool:
