@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from flcluster.cli.study import jobs
-from flcluster.engine.config import layers, plan_fit
+from flcluster.engine.config import plan_fit
+from flcluster.engine.layers import layers
 from flcluster.engine.resume import flat
 from flcluster.report.study.file import read_study
 

@@ -4,11 +4,8 @@ import argparse
 from pathlib import Path
 
 from flcluster.cli.processes import refuse_places, run_all, with_seed
-from flcluster.engine.config import with_dashes
-from flcluster.engine.resume import named_after, new_directory, option
-from flcluster.records.reader import load_runs
-from flcluster.report.report import summary_table, write_report
-from flcluster.report.tables import wide_console
+from flcluster.engine.arguments import option, with_dashes
+from flcluster.engine.resume import named_after, new_directory
 
 
 def compare(argv: list[str]) -> int:
@@ -32,6 +29,11 @@ def compare(argv: list[str]) -> int:
     ]
     if code := run_all(output, jobs):
         return code
+
+    from flcluster.records.reader import load_runs
+    from flcluster.report.report import summary_table, write_report
+    from flcluster.report.tables import wide_console
+
     runs = load_runs([*(output / name for name, _ in jobs), output])
     console = wide_console()
     console.print(summary_table(runs))

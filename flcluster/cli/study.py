@@ -8,25 +8,30 @@ from typing import Any
 
 import yaml
 
+from flcluster.cli.arguments import loading
 from flcluster.cli.processes import Process, refuse_places, run_all, with_seed
-from flcluster.engine.config import Plan, fit_parser, with_dashes
+from flcluster.engine.arguments import with_dashes
 from flcluster.engine.resume import named_after, new_directory
 from flcluster.errors import UserError
 from flcluster.files import replacing, slug
 from flcluster.report.study.checks import named
 from flcluster.report.study.file import Study, read_study
 from flcluster.report.study.matrix import chosen
-from flcluster.report.study.show import show
 
 
 def study(argv: list[str]) -> int:
     """Run every variant once per seed, going on where it stopped; then draw and tabulate all that is there."""
     given, rest = _parser().parse_known_args(argv)
+
+    from flcluster.report.study.show import show
+
     plan = read_study(given.study)
     plan = replace(plan, base=tuple(given.base)) if given.base else plan
     rest = with_dashes(rest)
     if given.draw_only == "true":
-        return _draw_only(plan, given, rest)
+        _refuse_beside_drawing(given, rest)
+        show(plan, given.output)
+        return 0
     refuse_places("study", rest)
     names = _chosen(plan, given.only)
     check(plan, names, rest)
@@ -57,13 +62,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _draw_only(plan: Study, given: argparse.Namespace, rest: Sequence[str]) -> int:
+def _refuse_beside_drawing(given: argparse.Namespace, rest: Sequence[str]) -> None:
     if given.output is None:
         raise UserError("--draw_only true needs --output DIR, the folder of a study's runs")
     if unused := [*rest, *(["--seeds"] if given.seeds else []), *(["--only"] if given.only else [])]:
         raise UserError(f"--draw_only true runs nothing and draws all that is there: leave out {' '.join(unused)}")
-    show(plan, given.output)
-    return 0
 
 
 def _chosen(plan: Study, only: Iterable[str] | None) -> list[str]:
@@ -75,10 +78,11 @@ def _chosen(plan: Study, only: Iterable[str] | None) -> list[str]:
 
 def check(plan: Study, names: Sequence[str], rest: Sequence[str]) -> None:
     """Parse and build every variant before the first one runs, so that no mistake waits behind hours of training."""
+    loading("study", rest)
+    from flcluster.engine.config import Plan, fit_parser
     from flcluster.engine.fit import instantiated
 
     parser = fit_parser()
-    parser.exit_on_error = False
     for name in names:
         settings = [_text(changes) for _, changes in _changes(plan, name)]
         with named(f"study {plan.path}: variant {name}"):

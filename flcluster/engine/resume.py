@@ -6,29 +6,25 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import count, pairwise
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
 
+from flcluster.engine.arguments import option
 from flcluster.engine.lock import held
+from flcluster.engine.process import is_main_process
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
-from flcluster.federation.ranks import is_main_process
-from flcluster.records.checkpoint import LAST, PREVIOUS, DamagedError, has_checkpoint, last_checkpoint, load_checkpoint
+from flcluster.files import LAST, PREVIOUS, has_checkpoint, last_checkpoint
+from flcluster.records.checkpoint import DamagedError, load_checkpoint
 from flcluster.records.configuration import flat
 
 MAY_CHANGE = (
-    r"run_dir|ckpt_path|logger(\..*)?|engine\.(?!session|threads).*|fabric\.(accelerator|devices|num_nodes|strategy)"
+    r"run_dir|ckpt_path|logger(\..*)?|engine\.(?!session|threads|metric).*|fabric\.(accelerator|devices|num_nodes|strategy)"
     r"|algorithm\.init_args\.(cycles|rounds)"
 )
-
-
-def option(argv: list[str], name: str) -> list[str]:
-    """Return the values of an option as given on the command line, before any parsing."""
-    found = [b for a, b in pairwise(argv) if a == f"--{name}"]
-    return found + [a.split("=", 1)[1] for a in argv if a.startswith(f"--{name}=")]
 
 
 def free_directory(settings: Namespace, argv: list[str]) -> Path:
@@ -132,16 +128,6 @@ def tidy(run_dir: Path) -> Iterator[None]:
         raise
 
 
-def refuse_objects(tree: Any, config: Path) -> None:
-    """Refuse a config.yaml that cannot be read back, because a script handed objects over that no file can tell."""
-    if isinstance(tree, dict) and tree.get("objects"):
-        untold = "; ".join(f"{name}: {why}" for name, why in tree["objects"].items())
-        raise UserError(
-            f"{config} is of a run of a script, and not all of it can be told in a file ({untold}). "
-            f'Go on with it in Python: fl.fit(…, run_dir="{config.parent}", ckpt="last") with the same objects'
-        )
-
-
 def refuse_changes(now: dict[str, Any], then: dict[str, Any], source: Path) -> None:
     """Refuse to go on with settings other than a run began with, but for those that cannot change a result."""
     a, b = flat(now), flat(then)
@@ -150,7 +136,8 @@ def refuse_changes(now: dict[str, Any], then: dict[str, Any], source: Path) -> N
         lines = "\n".join(f"  {k}: {b.get(k)!r} -> {a.get(k)!r}" for k in changed)
         raise UserError(
             f"a resumed run keeps its settings, but these differ from {source}:\n{lines}\n"
-            "Only the length, devices, engine settings and loggers may change; start a new run for anything else."
+            "Only the length, devices, engine settings (but session, threads, metric) and loggers may change; start a "
+            "new run for anything else."
         )
 
 

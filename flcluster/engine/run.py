@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from lightning import LightningModule
@@ -11,7 +12,7 @@ from lightning.fabric import Fabric
 from torch import Tensor
 
 from flcluster.data import FederatedDataModule
-from flcluster.engine.config import EngineConfig, FabricConfig
+from flcluster.engine.arguments import EngineConfig, FabricConfig, seconds
 from flcluster.engine.loggers import finish_logger, start_loggers
 from flcluster.engine.loop import Loop
 from flcluster.engine.process import Interrupt, peak_gb
@@ -22,14 +23,19 @@ from flcluster.engine.start import START, write_weights
 from flcluster.engine.upload_loop import UploadLoop
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
+from flcluster.federation.extras import Extras
 from flcluster.federation.federation import Federation
-from flcluster.files import replacing, write_config, write_json
+from flcluster.federation.scoring import Scoring
+from flcluster.files import LAST, last_checkpoint, replacing, write_config, write_json
 from flcluster.protocol.base import Algorithm
+from flcluster.protocol.needs import check_needs
 from flcluster.protocol.rounds import RoundAlgorithm
 from flcluster.protocol.uploads import UploadAlgorithm
-from flcluster.records.checkpoint import LAST, last_checkpoint, save_checkpoint
+from flcluster.records.checkpoint import save_checkpoint
 from flcluster.records.provenance import code_version
 from flcluster.records.recorder import RECENT, Recorder
+
+"""Where a run's checkpoint lies in its directory."""
 
 
 @dataclass(eq=False)
@@ -50,8 +56,17 @@ class Experiment:
     logger_ids: dict[str, str] = field(default_factory=dict)
     start: dict[str, Tensor] | None = None
     """Weights of the first models that no file has yet; the run's directory will."""
-    go_on: str = "flcluster fit --run_dir {run_dir} --ckpt_path last"
+    extras: Extras = field(default_factory=Extras)
+    """What the Trainer of each local training is given besides."""
+    go_on: str = "flcluster fit --run_dir {quoted} --ckpt_path last{unlimited}"
     """How to go on with the run once it has stopped."""
+    unlimited: str = " --engine.max_updates null"
+    """What that needs besides where ``engine.max_updates`` has stopped it: it would do so again at once."""
+
+    def how_to_go_on(self, why: str) -> str:
+        """Return the command that goes on with a run that stopped for some reason."""
+        unlimited = self.unlimited if why.startswith("engine.max_updates") else ""
+        return self.go_on.format(run_dir=self.run_dir, quoted=quote(str(self.run_dir)), unlimited=unlimited)
 
 
 class ActiveRun:
@@ -74,9 +89,11 @@ class ActiveRun:
             exp.data,
             lambda width: Bank(exp.run_dir / "bank", width, budget, shared),
             exp.seed,
-            exp.engine.metric,
+            Scoring(exp.engine.metric, exp.engine.metric_mode),
             given=bool(exp.start is not None or exp.config.get("model_start")),
+            extras=exp.extras,
         )
+        check_needs(exp.algorithm, self.fed)
         self.loop: Loop[Any] = make_loop(exp.algorithm, self.fed, exp.engine.look_ahead, exp.engine.session)
         self.loop.run_dir = exp.run_dir
         self.recorder = Recorder(
@@ -93,6 +110,7 @@ class ActiveRun:
         """Whether there is a checkpoint to go on from."""
         self.fed.note = self._note
         self.progress = RunProgress(exp.algorithm.title, self.loop.total, 0, enabled=self.main and exp.engine.progress)
+        self.progress.score = self.fed.score
 
     def _note(self, text: str) -> None:
         """Show what takes long before the first step; being told to stop then leaves nothing to go on from."""
@@ -122,7 +140,10 @@ class ActiveRun:
         if self.exp.restored is None:
             self.recorder.open(folder, None)
             path = f"by lightning.Trainer ({self.fed.by_trainer})" if self.fed.by_trainer else "by flcluster's own loop"
-            self.progress.note(f"writing to {self.exp.run_dir}; local training {path}; preparing the first models")
+            scored = "" if self.fed.score.plain else f"; scored by {self.fed.score.told}"
+            self.progress.note(
+                f"writing to {self.exp.run_dir}; local training {path}{scored}; preparing the first models"
+            )
             self.loop.begin()
             self.loggers = start_loggers(self.exp.loggers, self.exp.config) if self.main else []
             self._session()
@@ -197,7 +218,7 @@ class ActiveRun:
             self.progress.note(lesson)
         if why:
             self.progress.note(f"stopped at {self.loop.position} of {self.loop.total}: {why}")
-            self.progress.note(f"go on with: {self.exp.go_on.format(run_dir=self.exp.run_dir)}")
+            self.progress.note(f"go on with: {self.exp.how_to_go_on(why)}")
         return summary
 
     def close(self) -> None:
@@ -215,6 +236,7 @@ class ActiveRun:
             "num_clusters": exp.data.num_clusters,
             "num_clients": exp.data.num_clients,
             "seed": exp.seed,
+            **self.fed.score.entries,
             "commit": "+".join(self.code),
             "status": f"stopped: {why}" if why else "finished",
             **self.recorder.summary(),
@@ -253,19 +275,6 @@ class ActiveRun:
         for callback, state in zip(self.exp.callbacks, content["callbacks"], strict=True):
             if hasattr(callback, "load_state_dict"):
                 callback.load_state_dict(state)
-
-
-def seconds(text: str | None) -> float | None:
-    """Read HH:MM:SS or DD:HH:MM:SS."""
-    if text is None:
-        return None
-    try:
-        parts = [float(p) for p in text.split(":")]
-        if not 1 <= len(parts) <= 4:
-            raise ValueError
-    except ValueError:
-        raise UserError(f"engine.max_time must be HH:MM:SS or DD:HH:MM:SS, got {text!r}") from None
-    return sum(p * unit for p, unit in zip(reversed(parts), (1, 60, 3600, 86400), strict=False))
 
 
 def make_loop(algorithm: Algorithm[Any], fed: Federation, look_ahead: int | None, session: int | None) -> Loop[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from flcluster.errors import UserError
-from flcluster.files import replacing
+from flcluster.files import PREVIOUS, replacing
 from flcluster.records.seal import is_whole, seal
 
 VERSION = 3
@@ -16,22 +16,9 @@ VERSION = 3
 READS = (2, 3)
 """Versions that can be read; 2 had no seal."""
 
-LAST = "last.ckpt"
-PREVIOUS = "previous.ckpt"
-
 
 class DamagedError(UserError):
     """A file that a run goes on from is not as it was written."""
-
-
-def last_checkpoint(run: Path) -> Path:
-    """Return where a run's checkpoint lies."""
-    return run / "checkpoints" / LAST
-
-
-def has_checkpoint(run: Path) -> bool:
-    """Say whether there is one that a run can go on from."""
-    return last_checkpoint(run).exists() or last_checkpoint(run).with_name(PREVIOUS).exists()
 
 
 def save_checkpoint(path: Path, content: dict[str, Any]) -> None:

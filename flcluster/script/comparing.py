@@ -8,9 +8,8 @@ from typing import Any
 
 from flcluster.engine.resume import named_after, new_directory
 from flcluster.errors import UserError
-from flcluster.files import slug
+from flcluster.files import has_checkpoint, slug
 from flcluster.protocol.base import Algorithm
-from flcluster.records.checkpoint import has_checkpoint
 from flcluster.script.fitting import Named, fit
 from flcluster.script.runs import Run, Runs
 

@@ -23,6 +23,9 @@ from flcluster.script.recipe import recipe
 from flcluster.script.runs import Run
 from flcluster.script.untouched import untouched
 
+GO_ON, UNLIMITED = 'fl.fit(…, run_dir="{run_dir}", ckpt="last"{unlimited})', ', engine={"max_updates": None}'
+"""What goes on with a run, and what that needs besides where ``engine.max_updates`` stopped it."""
+
 Named = str | type | Mapping[str, Any]
 """A class: by name, itself, or with its settings as ``{"class_path": …, "init_args": {…}}``."""
 
@@ -42,6 +45,8 @@ def fit(
     engine: Mapping[str, Any] | None = None,
     fabric: Mapping[str, Any] | None = None,
     callbacks: Sequence[Any] | None = None,
+    trainer: Mapping[str, Any] | None = None,
+    trainer_callbacks: Sequence[Any] | None = None,
     logger: Any = None,
 ) -> Run:
     """Run one method on one federated dataset and return the run.
@@ -65,20 +70,22 @@ def fit(
         engine: Settings of the engine by name, e.g. ``{"progress": False}``; nothing is printed or drawn at the end.
         fabric: Settings of Fabric by name, e.g. ``{"devices": 2}``: processes are made for the run and end with it.
         callbacks: Hooks.
+        trainer: Arguments of each local training's Trainer, e.g. ``{"gradient_clip_val": 1.0}``.
+        trainer_callbacks: Lightning callbacks; each local training has copies of its own.
         logger: One Lightning logger or several.
     """
     given = {name: value for name, value in locals().items() if value is not None}
     with untouched():
         made = recipe(given)
         with tidy(made.plan.run_dir), claimed(made.plan.run_dir, new=made.plan.checkpoint is None):
-            exp = replace(build(made.plan), start=made.start, go_on='fl.fit(…, run_dir="{run_dir}", ckpt="last")')
+            exp = replace(build(made.plan), start=made.start, go_on=GO_ON, unlimited=UNLIMITED)
             if made.start is not None and not isinstance(model, LightningModule):
                 start_from(exp.model, made.start, "start")
             place(exp)
             summary = run_to_end(exp)
     code = exit_code(summary["status"])
     if code == 128 + signal.SIGINT:
-        raise KeyboardInterrupt(f"{summary['status']}; go on with {exp.go_on.format(run_dir=exp.run_dir)}")
+        raise KeyboardInterrupt(f"{summary['status']}; go on with {exp.how_to_go_on('')}")
     if code:
         signal.raise_signal(signal.Signals(code - 128))
     return replace(

@@ -44,7 +44,7 @@ class Here:
     """A process that is none: it runs the command in this one."""
 
     def __init__(self, command):
-        self.code = main(command[command.index("flcluster") + 1 :])
+        self.code = main(command[command.index("fit") :])
 
     def wait(self):
         return self.code

@@ -1,0 +1,24 @@
+"""``flcluster report``: runs beside the papers."""
+
+from pathlib import Path
+
+from flcluster.cli.arguments import parser_of
+
+
+def report(argv: list[str]) -> int:
+    """Print runs beside the papers' numbers and draw the papers' figures."""
+    parser = parser_of("report")
+    parser.add_argument("runs", nargs="+", type=str, help="Run directories, or folders of them.")
+    parser.add_argument("--output", type=str | None, default=None, help="Where report.md, report.csv and pictures go.")
+    given = parser.parse_args(argv)
+
+    from flcluster.records.reader import load_runs
+    from flcluster.report.report import summary_table, write_report
+    from flcluster.report.tables import wide_console
+
+    runs = load_runs([Path(p) for p in given.runs])
+    wide_console().print(summary_table(runs))
+    if given.output:
+        write_report(runs, Path(given.output))
+        print(f"wrote {given.output}/report.md")
+    return 0
