@@ -40,8 +40,8 @@ def build(plan: Plan) -> Experiment:
     taken_up = restored(plan.checkpoint) if plan.checkpoint else None
     content = taken_up.content if taken_up else None
     config = plan.config  # before the loggers are told what is this run's alone
-    if content and "config" in content:
-        refuse_changes(config, content["config"], plan.checkpoint)
+    if taken_up and "config" in taken_up.content:
+        refuse_changes(config, taken_up.content["config"], taken_up.path)
     ids = prepare_loggers(plan.settings, plan.run_dir, content["logger_ids"] if content else {})
     made = instantiated(plan)
     loggers = made.logger if isinstance(made.logger, list) else [made.logger] if made.logger else []
