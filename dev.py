@@ -4,6 +4,7 @@ python3 dev.py quickstart    install, then CDFL and Local on embedded data: a ta
 python3 dev.py test          install, then lint, type check, the site and tests
 python3 dev.py docs          install, then the site of docs/ and of the docstrings, in site/
 python3 dev.py slow          install, then the tests that take minutes
+python3 dev.py browser       install, then the tests in Chromium (on Debian: apt-get install chromium chromium-driver)
 python3 dev.py zoo           install, then public modules against a plain Trainer, in environments of their own
 python3 dev.py bench         install, then the engine against plain PyTorch, FIELDING's coordinator and DFCA's rounds
 """
@@ -31,6 +32,7 @@ JOBS: dict[str, list[list[str]]] = {
     ],
     "docs": [SITE],
     "slow": [["python", "-m", "pytest", "-m", "slow"]],
+    "browser": [["python", "-m", "pytest", "-m", "browser", "tests/browser"]],
     "bench": [
         ["python", "tests/benchmarks/overhead.py"],
         ["python", "tests/benchmarks/coordinator.py", "--part", "small"],
@@ -45,7 +47,7 @@ ZOO = {
     "anomaly": ["anomalib"],
 }
 """Packages whose modules are tried, by tests/zoo/test_<group>.py; those of one group can be installed together."""
-EXTRAS = {"quickstart": "", "bench": "", "docs": "[docs]"}
+EXTRAS = {"quickstart": "", "bench": "", "docs": "[docs]", "browser": "[test,browser]"}
 """What to install with the package for a job; the others need what the tests need."""
 
 

@@ -11,6 +11,7 @@ from flcluster.federation.federation import Federation
 from flcluster.federation.layout import all_finite
 from flcluster.protocol.base import Algorithm
 from flcluster.records.exchange import Exchange
+from flcluster.records.population import Population
 
 S = TypeVar("S")
 
@@ -37,6 +38,8 @@ class Loop(ABC, Generic[S]):
         """What went wrong in the last steps and was put right, in a sentence each."""
         self.stop: str | None = None
         """Set by a callback to end the run: the reason."""
+        self.everyone: Population | None = None
+        """All clients as ``gauges`` last measured them; None where it does not."""
 
     def begin(self) -> None:
         """Make the first state."""
@@ -76,9 +79,16 @@ class Loop(ABC, Generic[S]):
         return False
 
     @property
+    def tenth_done(self) -> bool:
+        """Whether a tenth of the way was completed since the last session: then all clients are recorded."""
+        before = max(self.position - self.session, 0)
+        return self.position == self.total or 10 * self.position // self.total > 10 * before // self.total
+
+    @property
     def extra_metrics(self) -> tuple[str, ...]:
-        """Names of all columns besides the common ones: the method's, and both accuracies where the data have them."""
-        return (*self.algorithm.extra_metrics, *(BOTH if self.fed.data.global_test() is not None else ()))
+        """Names of all columns besides the common ones: the method's, and accuracies and drift for data with them."""
+        both = BOTH if self.fed.data.global_test() is not None else ()
+        return (*self.algorithm.extra_metrics, *both, *(("changed",) if self.fed.data.rounds_only else ()))
 
     def gauges(self) -> dict[str, float]:
         """Return what a session's row shows of the run as it is now."""

@@ -13,6 +13,7 @@ from flcluster.federation.jobs import Trained
 from flcluster.protocol.outcome import Round
 from flcluster.protocol.rounds import Phase, RoundAlgorithm
 from flcluster.records.exchange import Exchange
+from flcluster.records.population import Population
 
 S = TypeVar("S")
 
@@ -133,14 +134,23 @@ class RoundLoop(Loop[S]):
     def gauges(self) -> dict[str, float]:
         """Add what is measured of all clients, on the data of the round that was last run."""
         t = self._cycle()
-        own = {**super().gauges(), **self.algorithm.measures(self.state, t, self.fed)}
+        own = {**super().gauges(), **self.algorithm.measures(self.state, t, self.fed), **self._changed()}
         everyone = self.algorithm.measure == "all"
         if not everyone and self.fed.data.global_test() is None:
             return own
         served = self.algorithm.served(self.state, t, self.fed)
         local = local_accuracies(served, t, self.fed)
+        self.everyone = Population(served.labels, local)
         own |= both_accuracies(served, local, self.fed)
         return {**own, **measured(served, local, t, self.fed), "lost": float(self.lost)} if everyone else own
+
+    def _changed(self) -> dict[str, float]:
+        """Count the clients whose data changed in the rounds since the last session, for data that drift."""
+        if not self.fed.data.rounds_only:
+            return {}
+        last = self._cycle()
+        first = last + 1 if self.position == 0 else max(0, last - (self.position - 1) % self.session)
+        return {"changed": float(sum(len(self.fed.data.drifted(t)) for t in range(first, last + 1)))}
 
     def _cycle(self) -> int:
         """Return the round of the data that the last step used."""

@@ -180,6 +180,8 @@ class ActiveRun:
     def _session(self) -> None:
         loop = self.loop
         row = self.recorder.end_session(loop.epoch, loop.time, loop.cluster_accuracies(), loop.gauges(), loop.phase)
+        if loop.everyone is not None:
+            self.recorder.meet(loop.epoch, loop.everyone, loop.tenth_done)
         for logger in self.loggers:
             logger.log_metrics(row, step=self.recorder.updates)
         self.fabric.call("on_session_end", loop=self.loop, metrics=row)

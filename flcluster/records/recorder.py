@@ -1,8 +1,6 @@
 """What a run leaves behind in numbers: clients.csv, metrics.csv and summary.json."""
 
 import math
-import os
-import zlib
 from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -10,8 +8,9 @@ from typing import Any
 
 import torch
 
-from flcluster.errors import UserError
+from flcluster.records.csv_file import CsvFile
 from flcluster.records.exchange import Exchange
+from flcluster.records.population import Population, PopulationFile
 
 MEASURED = ("client_acc_before", "client_acc_after", "cluster_acc", "kl", "fresh_share", "deprecated_share")
 
@@ -20,54 +19,6 @@ TOTALS = ("refused", "undone", "upload_bytes", "download_bytes", "client_compute
 
 
 RECENT = 5
-
-
-class CsvFile:
-    """A CSV file that grows row by row and can go back to where a checkpoint ``left`` it: its length and checksum."""
-
-    def __init__(self, path: Path | None, columns: list[str], left: Sequence[int] | None) -> None:
-        self.columns, self.sum = columns, 0
-        if path is not None and left is not None:
-            self.sum = whole_until(path, *left)
-            os.truncate(path, left[0])
-            with open(path, encoding="utf-8") as begun:  # by an older version, perhaps, which knew fewer columns
-                self.columns = begun.readline().rstrip("\n").split(",")
-        self.file = open(path or os.devnull, "w" if left is None else "a", encoding="utf-8", newline="\n")  # noqa: SIM115
-        if left is None:
-            self._append(",".join(columns) + "\n")
-
-    def write(self, row: dict[str, Any]) -> None:
-        """Append a row; None and NaN become empty cells."""
-        self._append(",".join(cell(row.get(name)) for name in self.columns) + "\n")
-
-    def _append(self, line: str) -> None:
-        self.file.write(line)
-        self.sum = zlib.crc32(line.encode(), self.sum)
-
-    def position(self) -> tuple[int, int]:
-        """Flush to disk and return the length in bytes and their checksum."""
-        self.file.flush()
-        if self.file.name != os.devnull:
-            os.fsync(self.file.fileno())
-        return self.file.tell(), self.sum
-
-
-def whole_until(path: Path, length: int, checksum: int | None = None) -> int:
-    """Return the checksum of a file's first bytes; refuse a file that is shorter or has changed."""
-    if not path.exists() or path.stat().st_size < length:
-        raise UserError(f"{path} is missing or shorter than the checkpoint left it: the run cannot go on")
-    with open(path, "rb") as file:
-        found = zlib.crc32(file.read(length))
-    if checksum is not None and found != checksum:
-        raise UserError(f"{path} is not as the run wrote it (damaged or edited): the run cannot go on")
-    return found
-
-
-def cell(value: Any) -> str:
-    """Write one value so that reading it back gives the same value."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return repr(float(value)) if isinstance(value, float) else str(value)
 
 
 class Recorder:
@@ -89,6 +40,7 @@ class Recorder:
         """Accuracy over all clients at the last few sessions."""
         self.pending: dict[str, list[float]] = {}
         self.shown: dict[str, float] = {}
+        self.population = PopulationFile()
 
     def open(self, folder: Path | None, positions: dict[str, Sequence[int]] | None) -> None:
         """Open the files, new or where a checkpoint left them; without a folder (other ranks) nothing is written."""
@@ -108,12 +60,14 @@ class Recorder:
         at = {name: (at,) if isinstance(at, int) else at for name, at in (positions or {}).items()}  # once a length
         self.clients = CsvFile(folder and folder / "clients.csv", columns, at.get("clients"))
         self.metrics = CsvFile(folder and folder / "metrics.csv", session, at.get("metrics"))
+        self.population.open(folder, at.get("population"))
 
     def close(self) -> None:
         """Close the files that are open: a run may have failed before, or between them."""
         for name in ("clients", "metrics"):
             if hasattr(self, name):
                 getattr(self, name).file.close()
+        self.population.close()
 
     def add(self, exchange: Exchange, epoch: int) -> None:
         """Take in one exchange."""
@@ -169,9 +123,19 @@ class Recorder:
         means |= self.gauges
         row = {"update": self.updates, "epoch": epoch, "time": time, **means, **self.totals}
         self.metrics.write({**row, "phase": phase})
+        self.flush()
         self.pending = {}
         self.shown = {**self.shown, **means}
         return {k: float(v) for k, v in row.items()}
+
+    def meet(self, epoch: int, now: Population, everyone: bool) -> None:
+        """Keep who is in which cluster: everyone, or those who moved."""
+        self.population.write(self.updates, epoch, now, everyone)
+
+    def flush(self) -> None:
+        """Show readers of the files what is known, so that a run can be watched."""
+        for file in (self.clients, self.metrics):
+            file.file.flush()
 
     def _keep(self, gauges: dict[str, float]) -> None:
         self.gauges = gauges
@@ -219,10 +183,14 @@ class Recorder:
         names = ("updates", "totals", "counts", "kl_sum", "cluster_sum", "sessions", "cluster_last", "shown", "recent")
         kept: dict[str, Any] = {name: deepcopy(getattr(self, name)) for name in (*names, "last", "pending", "gauges")}
         kept["positions"] = {"clients": self.clients.position(), "metrics": self.metrics.position()}
-        return kept
+        if (position := self.population.position) is not None:
+            kept["positions"]["population"] = position
+        return kept | {"population": self.population.save()}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on where a checkpoint stopped (open the files with its positions)."""
         for name, value in saved.items():
-            if name != "positions":
+            if name == "population":
+                self.population.restore(value)
+            elif name != "positions":
                 setattr(self, name, value)

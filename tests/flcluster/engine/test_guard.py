@@ -190,7 +190,7 @@ def test_files_of_a_version_without_a_column_are_gone_on_with(capsys):
     assert main(["fit", "--config", TINY, "--run_dir", "run", "--engine.max_updates", "6"]) == 0
     path = Path("run/metrics.csv")
     assert "undone" in path.read_text().splitlines()[0]
-    from flcluster.records.recorder import CsvFile
+    from flcluster.records.csv_file import CsvFile
 
     old = Path("old.csv")
     old.write_text("update,refused\n1,0\n")
