@@ -19,13 +19,13 @@ def fit(argv: list[str]) -> int:
     from flcluster.engine.fit import build
     from flcluster.engine.fit import fit as run_to_end
     from flcluster.engine.process import exit_code
-    from flcluster.engine.resume import tidy
+    from flcluster.engine.resume import claimed, tidy
     from flcluster.records.reader import Run
     from flcluster.report.report import summary_table
     from flcluster.report.tables import wide_console
 
     plan = plan_fit(argv)
-    with tidy(plan.run_dir):
+    with tidy(plan.run_dir), claimed(plan.run_dir, new=plan.checkpoint is None):
         exp = build(plan)
         summary = run_to_end(exp)
     if not is_main_process():

@@ -43,9 +43,9 @@ class AsGiven:
         parts = dict(self.module.named_modules())
         for name, part in parts.items():
             for key in now[name].keys() - self.kept.get(name, now[name]).keys():
-                del vars(part)[key]
+                del part.__dict__[key]
             registered = part._parameters.keys() | part._buffers.keys() | part._modules.keys()
-            vars(part).update({key: value for key, value in fresh.get(name, {}).items() if key not in registered})
+            part.__dict__.update({key: value for key, value in fresh.get(name, {}).items() if key not in registered})
         for name, parameter in self.module.named_parameters():
             parameter.requires_grad_(self.takes_gradients.get(name, parameter.requires_grad))
 
@@ -122,4 +122,4 @@ def mark(tensor: Tensor) -> tuple[int, int]:
 
 def _sum(tensor: Tensor) -> int:
     flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return zlib.crc32(flat.view(torch.uint8).numpy()) if flat.numel() else 0
+    return zlib.crc32(flat.view(torch.uint8).numpy().data) if flat.numel() else 0

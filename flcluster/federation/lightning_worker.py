@@ -389,7 +389,9 @@ def _hook(package: Any, local: _Local) -> Any:
 
 def _sets_apart(data: Any) -> bool:
     """Say whether clients have samples to validate on."""
-    first = data.holding(0) if isinstance(data, FederatedDataModule) else ()
+    if not isinstance(data, FederatedDataModule):
+        return False
+    first = data.holding(0)
     return len(first) > 0 and data.shard(int(first[0])).val is not None
 
 

@@ -1,5 +1,6 @@
 """Who has which cluster and how good a model: everyone, at each tenth of a run, and those who moved in between."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,11 +29,11 @@ class PopulationFile:
         self.file: CsvFile | None = None
         self.labels: NDArray[np.int64] | None = None
 
-    def open(self, folder: Path | None, position: int | None) -> None:
+    def open(self, folder: Path | None, left: Sequence[int] | None) -> None:
         """Say where the file goes, and where a checkpoint left it; it is made when there is something to write."""
         self.folder = folder
-        if position is not None and folder is not None:
-            self.file = CsvFile(folder / "population.csv", list(COLUMNS), position)
+        if left is not None and folder is not None:
+            self.file = CsvFile(folder / "population.csv", list(COLUMNS), left)
 
     def write(self, update: int, epoch: int, now: Population, everyone: bool) -> None:
         """Write those who moved since the last time, or everyone."""
@@ -62,6 +63,6 @@ class PopulationFile:
         self.labels = None if saved["labels"] is None else np.array(saved["labels"], dtype=np.int64)
 
     @property
-    def position(self) -> int | None:
-        """The length of the file in bytes, on disk; None if there is none."""
+    def position(self) -> tuple[int, int] | None:
+        """The length of the file in bytes, on disk, and their checksum; None if there is none."""
         return None if self.file is None else self.file.position()

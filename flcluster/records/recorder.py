@@ -1,6 +1,7 @@
 """What a run leaves behind in numbers: clients.csv, metrics.csv and summary.json."""
 
 import math
+from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from flcluster.records.population import Population, PopulationFile
 MEASURED = ("client_acc_before", "client_acc_after", "cluster_acc", "kl", "fresh_share", "deprecated_share")
 
 
-TOTALS = ("refused", "upload_bytes", "download_bytes", "client_compute", "server_compute")
+TOTALS = ("refused", "undone", "upload_bytes", "download_bytes", "client_compute", "server_compute")
 
 
 RECENT = 5
@@ -41,7 +42,7 @@ class Recorder:
         self.shown: dict[str, float] = {}
         self.population = PopulationFile()
 
-    def open(self, folder: Path | None, positions: dict[str, int] | None) -> None:
+    def open(self, folder: Path | None, positions: dict[str, Sequence[int]] | None) -> None:
         """Open the files, new or where a checkpoint left them; without a folder (other ranks) nothing is written."""
         K = range(self.K)
         per_client = "update,epoch,time,client,cycle,samples,staleness,status,fresh,label,acc_before,acc_after,loss,kl"
@@ -56,15 +57,16 @@ class Recorder:
             *self.extra,
             *(f"cluster_acc_{k}" for k in K),
         ]
-        at = positions or {}
+        at = {name: (at,) if isinstance(at, int) else at for name, at in (positions or {}).items()}  # once a length
         self.clients = CsvFile(folder and folder / "clients.csv", columns, at.get("clients"))
         self.metrics = CsvFile(folder and folder / "metrics.csv", session, at.get("metrics"))
         self.population.open(folder, at.get("population"))
 
     def close(self) -> None:
-        """Close the files."""
-        self.clients.file.close()
-        self.metrics.file.close()
+        """Close the files that are open: a run may have failed before, or between them."""
+        for name in ("clients", "metrics"):
+            if hasattr(self, name):
+                getattr(self, name).file.close()
         self.population.close()
 
     def add(self, exchange: Exchange, epoch: int) -> None:
@@ -87,6 +89,7 @@ class Recorder:
     def _totals(self, exchange: Exchange) -> None:
         self.last[:, exchange.client] = torch.tensor([exchange.acc_before, exchange.acc_after], dtype=torch.float64)
         self.totals["refused"] += exchange.status == "refused"
+        self.totals["undone"] += exchange.status == "undone"
         self.totals["upload_bytes"] += exchange.uploaded
         self.totals["download_bytes"] += exchange.downloaded
         self.totals["client_compute"] += exchange.client_compute
@@ -164,6 +167,16 @@ class Recorder:
             **{name: None if math.isnan(value) else value for name, value in self.gauges.items()},
             **({"client_acc_last": sum(self.recent) / len(self.recent)} if self.recent else {}),
         }
+
+    def nothing_learnt(self) -> str | None:
+        """Say so, and what the likely cause is, if no update was taken in."""
+        lost = self.totals["refused"] + self.totals["undone"]
+        if not self.updates or lost < self.updates:
+            return None
+        return (
+            f"nothing was learnt: none of {self.updates} updates was taken in ({self.totals['refused']} refused, "
+            f"{self.totals['undone']} undone), because numbers were not finite: try a lower learning rate (model.lr)"
+        )
 
     def save(self) -> dict[str, Any]:
         """Return what a checkpoint must hold, file positions included."""
