@@ -8,7 +8,7 @@ import pytest
 import torch
 import torchvision.datasets as tv
 from PIL import Image
-from pixels import stored_pixels
+from samples import stored_pixels
 
 from flcluster.datamodules import (
     DigitRecognition,

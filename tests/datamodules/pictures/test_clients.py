@@ -20,9 +20,9 @@ def test_the_picture_shows_every_clusters_colour(tmp_path):
     path = draw_clients(RotatedDigits(num_clusters=3), tmp_path / "new" / "clients.png", cycle=2, max_clients=20)
     image = np.asarray(Image.open(path).convert("RGB")).reshape(-1, 3)
     assert [file.name for file in path.parent.iterdir()] == ["clients.png"]
-    for colour in ((31, 119, 180), (255, 127, 14), (44, 160, 44)):
+    for colour in ((0, 114, 178), (213, 94, 0), (0, 158, 115)):
         assert (abs(image.astype(int) - colour).max(1) <= 1).sum() > 1000
-    assert (abs(image.astype(int) - (214, 39, 40)).max(1) <= 1).sum() == 0  # no fourth cluster
+    assert (abs(image.astype(int) - (230, 159, 0)).max(1) <= 1).sum() == 0  # no fourth cluster
 
 
 def test_one_cluster_and_more_clients_than_fit(tmp_path):

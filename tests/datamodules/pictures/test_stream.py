@@ -21,7 +21,7 @@ def test_the_picture_shows_every_label(tmp_path):
     path = draw_stream(StreamDigits(), tmp_path / "new" / "stream.png")
     assert [file.name for file in path.parent.iterdir()] == ["stream.png"]
     image = np.asarray(Image.open(path).convert("RGB")).reshape(-1, 3).astype(int)
-    for colour in ((31, 119, 180), (255, 127, 14), (23, 190, 207)):  # labels 0, 1 and 9
+    for colour in ((0, 114, 178), (213, 94, 0), (68, 170, 153)):  # labels 0, 1 and 9
         assert (abs(image - colour).max(1) <= 1).sum() > 3000
 
 

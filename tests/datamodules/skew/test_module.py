@@ -12,7 +12,7 @@ import torch
 import torchvision.datasets as tv
 import yaml
 from lightning import Trainer
-from pixels import stored_pixels
+from samples import stored_pixels
 
 import flcluster.datamodules as datamodules
 from flcluster.cli import main

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torchvision.datasets as tv
 import yaml
-from pixels import stored_pixels
+from samples import stored_pixels
 
 from flcluster.data import FederatedDataModule
 from flcluster.datamodules import (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
-from streams import Given
+from samples import Given
 
 from flcluster.cli.drift import drift_table
 from flcluster.datamodules import (

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streams import Given
+from samples import Given
 
 from flcluster.data import labels_of
 from flcluster.datamodules import (
