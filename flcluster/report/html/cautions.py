@@ -26,7 +26,7 @@ def said_of(run: Run) -> list[str]:
     said = [] if run.status == "finished" else [f"{run.status}, so its numbers are not final"]
     if run.settings is None:
         said.append("config.yaml cannot be read, so it is not known what it repeats")
-    said += _refused(run)
+    said += [line for status in STATUSES for line in _turned_away(run, status)]
     uploads = max(len(run.clients["status"]), 1)
     if late := int((run.clients["status"] == "deprecated").sum()):
         said.append(f"{late} of {uploads} uploads were deprecated: too old to be used ({late / uploads:.1%})")
@@ -70,14 +70,21 @@ def logged(run: Run) -> list[str]:
     return [f"the log says: {each}" for each in list(dict.fromkeys(found))[:LOGGED]]
 
 
-def _refused(run: Run) -> list[str]:
-    who = run.clients["client"][run.clients["status"] == "refused"]
+STATUSES = {
+    "refused": "uploads were refused (not finite or of the wrong shape)",
+    "undone": "uploads were undone (what was made of them was not finite)",
+}
+"""What became of uploads, by the status in clients.csv."""
+
+
+def _turned_away(run: Run, status: str) -> list[str]:
+    who = run.clients["client"][run.clients["status"] == status]
     if not len(who):
         return []
     clients, counts = np.unique(who, return_counts=True)
     worst = ", ".join(f"{clients[i]:.0f} ({counts[i]})" for i in np.argsort(-counts, kind="stable")[:8])
     more = ", …" if len(clients) > 8 else ""
-    return [f"{len(who)} uploads were refused (not finite or of the wrong shape), by clients {worst}{more}"]
+    return [f"{len(who)} {STATUSES[status]}, by clients {worst}{more}"]
 
 
 def _mean(run: Run, name: str) -> float:

@@ -107,6 +107,8 @@ def test_warnings_name_what_and_who(tmp_path):
     assert said[2] == "3 times a client went offline before it was done"
     (fine,) = load_runs([cdfl_run(tmp_path / "other")])
     assert len(said_of(fine)) == 1
+    fine.clients["status"] = np.array(["undone", *fine.clients["status"][1:]])
+    assert said_of(fine)[1] == "1 uploads were undone (what was made of them was not finite), by clients 0 (1)"
 
 
 def test_warnings_of_the_log_are_repeated_once(tmp_path):
