@@ -20,6 +20,7 @@ from flcluster.federation.bank import Table
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, samples_processed
 from flcluster.protocol.base import at_least
+from flcluster.protocol.needs import CLASSES
 from flcluster.protocol.outcome import Round
 from flcluster.protocol.participation import profile_of
 from flcluster.seeds import rng
@@ -51,6 +52,7 @@ class FlexCFL(FedAvg[FlexState]):
     """Groups by the direction of a short pre-training; a client whose labels shift pre-trains and joins again."""
 
     paper: ClassVar[str] = "Duan et al., 2021"
+    needs: ClassVar[tuple[str, ...]] = (CLASSES,)
 
     num_clusters: int = 4
     """m: number of groups; fixed."""

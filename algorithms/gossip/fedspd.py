@@ -26,6 +26,7 @@ from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job
 from flcluster.federation.worker import Worker
 from flcluster.protocol.base import at_least
+from flcluster.protocol.needs import LOSSES
 from flcluster.protocol.outcome import Round, Served
 from flcluster.seeds import rng
 
@@ -57,6 +58,7 @@ class FedSPD(GossipRounds[SoftState]):
     """
 
     paper: ClassVar[str] = "Lin et al., 2025"
+    needs: ClassVar[tuple[str, ...]] = (LOSSES,)
 
     momentum: float | None = 0.5
     """Momentum of all training, which begins anew every round, and in the last training every epoch; the model's

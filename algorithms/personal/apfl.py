@@ -22,6 +22,7 @@ from flcluster.federation.jobs import Job, Trained
 from flcluster.federation.look_ahead import LookAhead
 from flcluster.modules import SemanticGenerator
 from flcluster.protocol.base import at_least
+from flcluster.protocol.needs import CLASSES, OWN_LOSS
 from flcluster.protocol.outcome import Round
 from flcluster.protocol.participation import Cohort
 from flcluster.protocol.rounds import Phase
@@ -59,6 +60,10 @@ class APFL(Personal[APFLState]):
     """
 
     paper: ClassVar[str] = "Wan et al., AP-FL"
+    needs: ClassVar[tuple[str, ...]] = (
+        CLASSES,
+        OWN_LOSS,
+    )
 
     rounds: int = 50
     """Rounds of global training; asynchronously, as many uploads as rounds would have had."""

@@ -14,6 +14,7 @@ from flcluster.federation.jobs import Job, Observe, Recipe, Trained
 from flcluster.federation.layout import all_finite
 from flcluster.federation.worker import Worker
 from flcluster.protocol.base import at_least
+from flcluster.protocol.needs import OWN_LOSS
 from flcluster.protocol.outcome import Round
 
 from .fedavg import ClusteredState, FedAvg
@@ -28,6 +29,7 @@ class FedDF(FedAvg):
     """
 
     paper: ClassVar[str] = "Lin et al., 2020"
+    needs: ClassVar[tuple[str, ...]] = (OWN_LOSS,)
 
     distillation_steps: int = 100
     """Steps of distillation per round; 0 is FedAvg."""

@@ -24,6 +24,7 @@ from flcluster.federation.jobs import Job, Observe, Trained
 from flcluster.federation.worker import Worker
 from flcluster.modules import LatentGenerator
 from flcluster.protocol.base import at_least
+from flcluster.protocol.needs import CLASSES, OWN_LOSS
 from flcluster.protocol.outcome import Round
 from flcluster.protocol.participation import Cohort
 from flcluster.seeds import rng, torch_seed
@@ -56,6 +57,10 @@ class FedGen(FedAvg[FedGenState]):
     """
 
     paper: ClassVar[str] = "Zhu et al., 2021"
+    needs: ClassVar[tuple[str, ...]] = (
+        CLASSES,
+        OWN_LOSS,
+    )
 
     label_weight: float = 10.0
     """a: weight of the loss of generated features of drawn classes, in the first round."""

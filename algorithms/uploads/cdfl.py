@@ -100,7 +100,7 @@ class CDFL(ClusterUploads[CDFLState]):
 
     def observe(self, worker: Worker, row: Tensor, fed: Federation) -> Tensor:
         """F(v; D_k) for every k."""
-        losses = [worker.evaluate(row, view)[0] for view in fed.proxies]
+        losses = [worker.loss_on(row, view) for view in fed.proxies]
         return torch.tensor(losses, dtype=torch.float64)
 
     def upload(self, state: CDFLState, up: Upload, fed: Federation) -> tuple[CDFLState, Reply]:

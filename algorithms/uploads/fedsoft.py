@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from flcluster.federation.federation import Federation
+from flcluster.protocol.needs import LOSSES
 from flcluster.protocol.uploads import Reply, Upload
 
 from .ageing import ClusterUploads
@@ -37,6 +38,7 @@ class FedSoftAsync(ClusterUploads[FedSoftState]):
     """
 
     paper: ClassVar[str] = "Ruan & Joe-Wong, 2022"
+    needs: ClassVar[tuple[str, ...]] = (LOSSES,)
 
     rho: float = 0.1
     """Weight of the pull towards the cluster models, Σ_k μ_k·‖v − w_k‖²·ρ/2."""

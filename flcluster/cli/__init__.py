@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "--list [WORD …] lists the datasets.",
     "drift": "Tell how far a stream drifts and draw its labels over time: takes what fit takes, and --output FILE.png.",
     "convert": "Make a manifest from a dataset's published files: KIND SOURCE OUTPUT.csv.",
+    "predict": "Write what a model of a run predicts: RUN --cluster K | --client M [--split test] [--output FILE].",
     "export": "Write one model of a run as a plain Lightning checkpoint: RUN --cluster K | --client M [--output FILE].",
     "completion": "Print a script with which a shell completes commands, keys and names: bash, zsh or tcsh.",
     "tables": "Print the papers' result tables: [NAME …]; without a name, list them.",

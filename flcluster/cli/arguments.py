@@ -13,9 +13,9 @@ Extra = Callable[[ArgumentParser], None]
 """Adds what a command takes beside a run's settings."""
 
 
-def parser_of(command: str) -> ArgumentParser:
+def parser_of(command: str, told: str | None = None) -> ArgumentParser:
     """Return a parser that is called like a command and says what that does."""
-    return ArgumentParser(prog=f"flcluster {command}", description=COMMANDS[command], allow_abbrev=False)
+    return ArgumentParser(prog=f"flcluster {command}", description=told or COMMANDS[command], allow_abbrev=False)
 
 
 def answered(command: str, argv: Sequence[str], extra: Extra | None = None) -> bool:

@@ -4,11 +4,13 @@ import re
 from argparse import SUPPRESS
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from jsonargparse import ArgumentParser, set_parsing_settings
 
 from flcluster.engine.layers import WithBases
 from flcluster.errors import UserError, at_least
+from flcluster.score import Mode
 
 
 @dataclass
@@ -32,7 +34,7 @@ class FabricConfig:
 
 @dataclass
 class EngineConfig:
-    """How to run. Nothing here changes a result, but for the last bits of sums with other ``threads``."""
+    """How to run. Only ``metric``, and in the last bits of sums ``threads``, change what a run tells."""
 
     look_ahead: int | None = None
     """Clients trained ahead of their upload; default 1 with one process, 4 per process with more."""
@@ -48,6 +50,8 @@ class EngineConfig:
     """Stop (resumably) after this many uploads (or rounds) in all."""
     metric: str | None = None
     """What a module of your own is scored by, a name that its validation_step logs; default accuracy, or the loss."""
+    metric_mode: Mode = "auto"
+    """Whether less of the metric is better (min) or more (max); auto goes by its name: loss, error, rmse, … are min."""
     session: int | None = None
     """Uploads (rounds) between two rows of metrics; default one per client (one round)."""
     progress: bool = True
@@ -103,7 +107,10 @@ def add_settings(parser: ArgumentParser) -> None:
 
 
 def add_places(parser: ArgumentParser) -> None:
-    """Add what comes after them: where the first weights are, where the run lives, what it goes on from."""
+    """Add what comes after them: how a Trainer trains, the first weights, where the run lives and goes on from."""
+    parser.add_argument(
+        "--trainer", type=dict[str, Any] | None, default=None, help="Arguments of each local training's Trainer."
+    )
     parser.add_argument(
         "--model_start", type=str | None, default=None, help="File of weights that the first models have."
     )
@@ -137,6 +144,7 @@ PARTS = {
     "algorithm": "The method: flcluster methods names them.",
     "logger": "A Lightning logger or a list of them: CSVLogger, TensorBoardLogger, WandbLogger, …",
     "callbacks": "A list of hooks: EarlyStopping, HeterogeneityProbe, or the class path of your own.",
+    "trainer_callbacks": "A list of Lightning callbacks; each local training has copies of its own.",
 }
 """The parts of a run that are classes, and what ``--help`` says of them."""
 

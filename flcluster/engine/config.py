@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 from jsonargparse import ArgumentParser, Namespace
 from lightning import LightningModule
+from lightning.pytorch.callbacks import Callback as TrainerCallback
 from lightning.pytorch.loggers.logger import Logger
 
 from flcluster.data import FederatedDataModule
@@ -17,15 +18,21 @@ from flcluster.engine.messages.parser import RunParser
 from flcluster.engine.resume import config_of, free_directory, refuse_changes, resumed
 from flcluster.protocol.base import Algorithm
 
-OTHER = "pytorch_lightning.core.module.LightningModule"
-
 
 class OtherLightningModule(ABC):  # noqa: B024
     """A LightningModule of the package ``pytorch_lightning``, which is another one than ``lightning``."""
 
+    place = "pytorch_lightning.core.module.LightningModule"
+
     @classmethod
     def __subclasshook__(cls, kind: type) -> bool:
-        return any(f"{each.__module__}.{each.__name__}" == OTHER for each in kind.__mro__)
+        return any(f"{each.__module__}.{each.__name__}" == cls.place for each in kind.__mro__)
+
+
+class OtherTrainerCallback(OtherLightningModule):
+    """A callback of the package ``pytorch_lightning``."""
+
+    place = "pytorch_lightning.callbacks.callback.Callback"
 
 
 def fit_parser(prog: str = "flcluster fit") -> ArgumentParser:
@@ -46,6 +53,12 @@ def fit_parser(prog: str = "flcluster fit") -> ArgumentParser:
     parser.add_subclass_arguments(Algorithm, "algorithm", required=True)
     parser.add_argument("--logger", type=Logger | list[Logger] | None, default=None, help="Lightning logger(s).")
     parser.add_argument("--callbacks", type=list[Callback] | None, default=None, help="Hooks, e.g. EarlyStopping.")
+    parser.add_argument(
+        "--trainer_callbacks",
+        type=list[TrainerCallback | OtherTrainerCallback] | None,
+        default=None,
+        help="Lightning callbacks; each local training has copies of its own.",
+    )
     add_places(parser)
     parser.link_arguments("seed_everything", "data.init_args.seed")
     for name in ("num_classes", "input_shape"):

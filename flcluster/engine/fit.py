@@ -19,11 +19,13 @@ from flcluster.engine.process import (
     end_with_parent,
     hand_on,
     keep_freed_memory,
+    plainly,
     tell_children_their_parent,
 )
-from flcluster.engine.run import ActiveRun, Experiment
+from flcluster.engine.run import LAST, ActiveRun, Experiment
 from flcluster.engine.start import read_weights, start_from, where_from
 from flcluster.errors import UserError, at_least
+from flcluster.federation.extras import Extras
 from flcluster.records.checkpoint import load_checkpoint
 from flcluster.seeds import torch_seed
 
@@ -49,6 +51,7 @@ def build(plan: Plan) -> Experiment:
         run_dir=plan.run_dir,
         loggers=loggers,
         callbacks=made.callbacks or [],
+        extras=Extras(made.trainer or {}, made.trainer_callbacks or ()),
         restored=restored,
         logger_ids=ids,
     )
@@ -75,9 +78,16 @@ def fit(exp: Experiment) -> dict[str, Any]:
     """Run an experiment to its end, or to the point where it is stopped, and return its summary."""
     fabric = fabric_of(exp)
     tell_children_their_parent()
-    with hand_on() if elsewhere(exp.fabric) else nullcontext():
+    with hand_on() if elsewhere(exp.fabric) else nullcontext(), plainly(lambda: going_on(exp)):
         summary: dict[str, Any] = fabric.launch(partial(drive, exp=exp))
     return summary
+
+
+def going_on(exp: Experiment) -> str:
+    """Say how to go on after the processes of a run were ended from outside."""
+    if (exp.run_dir / LAST).exists():
+        return f"go on with: {exp.go_on.format(run_dir=exp.run_dir)}"
+    return "there is no checkpoint yet, start the run anew"
 
 
 def elsewhere(config: FabricConfig) -> bool:

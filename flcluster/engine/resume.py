@@ -17,7 +17,7 @@ from flcluster.errors import UserError
 from flcluster.records.configuration import flat
 
 MAY_CHANGE = (
-    r"run_dir|ckpt_path|logger(\..*)?|engine\.(?!session|threads).*|fabric\.(accelerator|devices|num_nodes|strategy)"
+    r"run_dir|ckpt_path|logger(\..*)?|engine\.(?!session|threads|metric).*|fabric\.(accelerator|devices|num_nodes|strategy)"
     r"|algorithm\.init_args\.(cycles|rounds)"
 )
 
@@ -103,5 +103,6 @@ def refuse_changes(now: dict[str, Any], then_path: Path) -> None:
         lines = "\n".join(f"  {k}: {b.get(k)!r} -> {a.get(k)!r}" for k in changed)
         raise UserError(
             f"a resumed run keeps its settings, but these differ from {then_path}:\n{lines}\n"
-            "Only the length, devices, engine settings and loggers may change; start a new run for anything else."
+            "Only the length, devices, engine settings (but session, threads, metric) and loggers may change; start a "
+            "new run for anything else."
         )

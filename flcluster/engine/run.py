@@ -22,14 +22,20 @@ from flcluster.engine.start import START, write_weights
 from flcluster.engine.upload_loop import UploadLoop
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
+from flcluster.federation.extras import Extras
 from flcluster.federation.federation import Federation
+from flcluster.federation.scoring import Scoring
 from flcluster.files import replacing, write_config, write_json
 from flcluster.protocol.base import Algorithm
+from flcluster.protocol.needs import check_needs
 from flcluster.protocol.rounds import RoundAlgorithm
 from flcluster.protocol.uploads import UploadAlgorithm
 from flcluster.records.checkpoint import save_checkpoint
 from flcluster.records.provenance import code_version
 from flcluster.records.recorder import RECENT, Recorder
+
+LAST = "checkpoints/last.ckpt"
+"""Where a run's checkpoint lies in its directory."""
 
 
 @dataclass(eq=False)
@@ -50,6 +56,8 @@ class Experiment:
     logger_ids: dict[str, str] = field(default_factory=dict)
     start: dict[str, Tensor] | None = None
     """Weights of the first models that no file has yet; the run's directory will."""
+    extras: Extras = field(default_factory=Extras)
+    """What the Trainer of each local training is given besides."""
     go_on: str = "flcluster fit --run_dir {quoted} --ckpt_path last{unlimited}"
     """How to go on with the run once it has stopped."""
     unlimited: str = " --engine.max_updates null"
@@ -81,9 +89,11 @@ class ActiveRun:
             exp.data,
             lambda width: Bank(exp.run_dir / "bank", width, budget, shared),
             exp.seed,
-            exp.engine.metric,
+            Scoring(exp.engine.metric, exp.engine.metric_mode),
             given=bool(exp.start is not None or exp.config.get("model_start")),
+            extras=exp.extras,
         )
+        check_needs(exp.algorithm, self.fed)
         self.loop: Loop[Any] = make_loop(exp.algorithm, self.fed, exp.engine.look_ahead, exp.engine.session)
         self.loop.run_dir = exp.run_dir
         self.recorder = Recorder(
@@ -100,6 +110,7 @@ class ActiveRun:
         """Whether there is a checkpoint to go on from."""
         self.fed.note = self._note
         self.progress = RunProgress(exp.algorithm.title, self.loop.total, 0, enabled=self.main and exp.engine.progress)
+        self.progress.score = self.fed.score
 
     def _note(self, text: str) -> None:
         """Show what takes long before the first step; being told to stop then leaves nothing to go on from."""
@@ -116,7 +127,7 @@ class ActiveRun:
     @property
     def last_checkpoint(self) -> Path:
         """Where this run's checkpoint lies."""
-        return self.exp.run_dir / "checkpoints" / "last.ckpt"
+        return self.exp.run_dir / LAST
 
     def begin(self) -> None:
         """Make the first state, or take up a checkpoint."""
@@ -126,7 +137,10 @@ class ActiveRun:
         if self.exp.restored is None:
             self.recorder.open(folder, None)
             path = f"by lightning.Trainer ({self.fed.by_trainer})" if self.fed.by_trainer else "by flcluster's own loop"
-            self.progress.note(f"writing to {self.exp.run_dir}; local training {path}; preparing the first models")
+            scored = "" if self.fed.score.plain else f"; scored by {self.fed.score.told}"
+            self.progress.note(
+                f"writing to {self.exp.run_dir}; local training {path}{scored}; preparing the first models"
+            )
             self.loop.begin()
             self.loggers = start_loggers(self.exp.loggers, self.exp.config) if self.main else []
             self._session()
@@ -216,6 +230,7 @@ class ActiveRun:
             "num_clusters": exp.data.num_clusters,
             "num_clients": exp.data.num_clients,
             "seed": exp.seed,
+            **self.fed.score.entries,
             "commit": "+".join(self.code),
             "status": f"stopped: {why}" if why else "finished",
             **self.recorder.summary(),

@@ -106,8 +106,15 @@ class Saved:
         return module
 
 
+def told_by(data: FederatedDataModule) -> dict[str, Any]:
+    """Return what must be known of data to use a model elsewhere: names of classes, and how pixels are normalised."""
+    found = data.normalisation
+    scaled = None if found is None else {"mean": found[0], "std": found[1]}
+    return {"class_names": list(data.class_names), "normalisation": scaled}
+
+
 PARTS = {"data", "model", "algorithm"}
 
 
-UNUSED = ("objects", "logger", "callbacks")
+UNUSED = ("objects", "logger", "callbacks", "trainer", "trainer_callbacks")
 """Parts of a configuration that no model depends on."""

@@ -7,7 +7,10 @@ import random
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -18,9 +21,10 @@ from torch.utils.data import DataLoader, Sampler
 from flcluster.data import View
 from flcluster.errors import UserError
 from flcluster.federation.copied import Copied, tensors_of
+from flcluster.federation.extras import Extras
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, samples_processed
 from flcluster.federation.looking import Looking
-from flcluster.federation.paths import hooks_of, lightning_of
+from flcluster.federation.paths import fed_by, lightning_of
 from flcluster.federation.scoring import Scoring
 from flcluster.seeds import rng, sequence, torch_seed
 
@@ -39,8 +43,17 @@ class LightningWorker(Looking):
     """Whether losses of single samples are known: a ``validation_step`` tells means."""
 
     def __init__(
-        self, fabric: Fabric, module: Any, seed: int, probe: View, batch_size: int, scoring: Scoring, data: Any = None
+        self,
+        fabric: Fabric,
+        module: Any,
+        seed: int,
+        probe: View,
+        batch_size: int,
+        scoring: Scoring,
+        data: Any = None,
+        extras: Extras | None = None,
     ) -> None:
+        self.extras = extras or Extras()
         self.fabric, self.seed, self.scoring, self.data = fabric, seed, scoring, data
         self.module = module.to(fabric.device)
         self.package = lightning_of(module)
@@ -88,7 +101,8 @@ class LightningWorker(Looking):
     @property
     def constant_steps(self) -> bool:
         """Whether every step is one of a single optimiser with one learning rate throughout."""
-        return len(self.optimizers) == 1 and not self.schedulers and bool(self.module.automatic_optimization)
+        plain = not self.schedulers and not self.extras.clips
+        return len(self.optimizers) == 1 and plain and bool(self.module.automatic_optimization)
 
     # training -----------------------------------------------------------------------------------------------------
 
@@ -130,21 +144,21 @@ class LightningWorker(Looking):
         batches = Shuffled(len(job.view), job.batch_size, order, norm)
         loader: DataLoader[Any] = DataLoader(plain.dataset, batch_sampler=batches, collate_fn=plain.collate_fn)
         length = {"max_epochs": job.epochs} if job.steps is None else {"max_epochs": -1, "max_steps": job.steps}
-        trainer = self._trainer([_hook(self.package, local)], limit_val_batches=0, **length, **limits)
-        with quiet(all_of_it=local.layout is not None), every_seed(self.seed, job.purpose, job.client, job.cycle):
+        given = {**self.extras.arguments, **length, **limits}
+        with (
+            self.extras.blamed(self.package),
+            quiet(all_of_it=local.layout is not None),
+            alone(),
+            every_seed(self.seed, job.purpose, job.client, job.cycle),
+        ):
+            callbacks = [_hook(self.package, local), *self.extras.fresh()]
+            trainer = self._trainer(callbacks, limit_val_batches=0, **given)
             trainer.fit(self.module, datamodule=self._fed(trainer, train=loader))
         return trainer
 
     def _fed(self, trainer: Any, **loaders: DataLoader[Any]) -> Any:
         """Return a datamodule that has some loaders, and the data's own hooks on batches."""
-        made = self.package.LightningDataModule()
-        for stage, loader in loaders.items():
-            setattr(made, f"{stage}_dataloader", lambda loader=loader: loader)
-        if self.data is not None:
-            self.data.trainer = trainer
-            for hook in hooks_of(self.data):
-                setattr(made, hook, getattr(self.data, hook))
-        return made
+        return fed_by(self.package, self.data, trainer, **loaders)
 
     def _trainer(self, callbacks: list[Any], **more: Any) -> Any:
         single = self.package.strategies.SingleDeviceStrategy
@@ -174,12 +188,28 @@ class LightningWorker(Looking):
         if len(view) == 0:
             return math.nan, math.nan
         self.layout.load(row)
-        with quiet(), every_seed(self.seed, "validate", 0):
+        with quiet(), alone(), every_seed(self.seed, "validate", 0):
             return self.scoring.measured(self.module, view, self._scored, self.fabric.device)
 
-    def _scored(self, stage: str, loader: DataLoader[Any]) -> Any:
+    def settle_score(self, view: View) -> None:
+        """Find out, with the module as it was given and one batch, what it is scored by."""
+        self.layout.load(self.first)
+        with quiet(), alone(), every_seed(self.seed, "validate", 0):
+            one = partial(self._scored, limit_val_batches=1, limit_test_batches=1)
+            self.scoring = self.scoring.settled(self.module, view, one)
+        self.layout.load(self.first)
+
+    def needs_losses(self) -> None:
+        """Refuse where ``validation_step`` logs no loss."""
+        if self.scoring.known and self.scoring.loss is None:
+            raise UserError(
+                f"this method compares models by their losses, but {type(self.module).__name__}.validation_step logs "
+                'none: log one there, under a name with "loss" in it'
+            )
+
+    def _scored(self, stage: str, loader: DataLoader[Any], **limits: int) -> Any:
         """Return what a module logs in ``validation_step`` (val) or ``test_step`` (test)."""
-        trainer = self._trainer([])
+        trainer = self._trainer([], **limits)
         run = trainer.validate if stage == "val" else trainer.test
         return run(self.module, datamodule=self._fed(trainer, **{stage: loader}), verbose=False)
 
@@ -326,6 +356,11 @@ def quiet(all_of_it: bool = True) -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, before, strict=True):
             logger.setLevel(level)
+
+
+def alone() -> AbstractContextManager[Any]:
+    """Hide the other processes: torchmetrics and modules that gather would wait for ranks that train other clients."""
+    return patch("torch.distributed.is_initialized", return_value=False)
 
 
 @contextlib.contextmanager

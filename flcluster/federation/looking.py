@@ -20,6 +20,14 @@ class Looking(ABC):
     def evaluate(self, row: Tensor, view: View) -> tuple[float, float]:
         """Return a model's mean loss and its score on a view."""
 
+    def loss_on(self, row: Tensor, view: View) -> float:
+        """Return a model's mean loss on a view, to compare it with others."""
+        self.needs_losses()
+        return self.evaluate(row, view)[0]
+
+    def needs_losses(self) -> None:  # noqa: B027
+        """Refuse where no losses are known that models could be compared by; most know them."""
+
     @abstractmethod
     def start_losses(self, row: Tensor, view: View) -> tuple[float, float]:
         """Return the mean of a model's losses on training samples, and the mean of their squares."""

@@ -35,6 +35,9 @@ class Algorithm(ABC, Generic[S]):
     """Who published it and when, as ``flcluster methods`` lists it; empty for what is no paper's."""
     printed: ClassVar[Mapping[str, Mapping[str, object]]] = {}
     """Names in tables that stand for this class with some settings: both are accepted where a method is named."""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """What the method must be told that not all data and modules tell: constants of ``flcluster.protocol.needs``. A run
+    without it is refused before anything is trained; parts of a method (a selection, a representation) say theirs."""
 
     named_clusters: ClassVar[bool] = True
     """Whether model k stands for the data's cluster k (false: the indices have no common meaning)."""

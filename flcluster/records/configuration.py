@@ -10,10 +10,13 @@ from typing import Any
 
 from flcluster.records.reader import Run
 
-COUNTED = r"(data|model|algorithm|callbacks)(\..*)?|model_start|fabric\.precision|engine\.session"
+COUNTED = (
+    r"(data|model|algorithm|callbacks|trainer|trainer_callbacks)(\..*)?|model_start"
+    r"|fabric\.precision|engine\.(session|metric|metric_mode)"
+)
 
 
-OPTIONAL = r"callbacks|model_start|engine\.session"
+OPTIONAL = r"callbacks|trainer|trainer_callbacks|model_start|engine\.(session|metric|metric_mode)"
 """Settings that count only where they say something."""
 
 
@@ -39,7 +42,7 @@ def counted(settings: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in flat(settings).items()
         if re.fullmatch(COUNTED, key)
         and not re.fullmatch(PLACES, key)
-        and not (value is None and re.fullmatch(OPTIONAL, key))
+        and not (value in (None, "auto") and re.fullmatch(OPTIONAL, key))
     }
 
 

@@ -16,6 +16,7 @@ from typing_extensions import Self
 
 from flcluster.errors import UserError
 from flcluster.records.columns import COLUMNS
+from flcluster.score import Score
 
 NO_RESULTS = r"seed|num_\w+|\w+_std|cluster_size_\d+|updates_per_second|peak_memory_gb"
 """Numbers in a summary that are no result of the run."""
@@ -34,6 +35,11 @@ class Run:
     label: str
     settings: Mapping[str, Any] | None = None
     """The resolved configuration, as ``config.yaml`` has it; None where that cannot be read."""
+
+    @property
+    def score(self) -> Score:
+        """What the columns called ``…acc…`` hold: accuracy, or what a module of one's own is scored by."""
+        return Score.of(self.summary)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -14,15 +14,27 @@ from flcluster.report.figures.costs import kl_figure, overheads_figure
 from flcluster.report.figures.mixtures import mixtures_figure
 from flcluster.report.printed import beside, cell, notes, paper_rows, units
 from flcluster.report.style import inks, save
-from flcluster.report.summaries import OURS, Groups, Row, cautions, mean_std, our_rows, ratios, repeats
+from flcluster.report.summaries import (
+    OURS,
+    Groups,
+    Row,
+    cautions,
+    mean_std,
+    our_rows,
+    ratios,
+    repeats,
+    said_of_scores,
+    score_of,
+)
 from flcluster.report.tables import Cells, Grid, markdown, terminal, write_csv
+from flcluster.score import Score
 
 
-def columns_of(rows: Iterable[Row]) -> list[Column]:
+def columns_of(rows: Iterable[Row], score: Score | None = None) -> list[Column]:
     """Return the columns of a report's table that some rows are about; a method's own follow those that are known."""
     known = [*COLUMNS]
     names = [name for name in dict.fromkeys(row.metric for row in rows) if column(name).shown]
-    return [column(name) for name in sorted(names, key=lambda name: _place(known, name.removesuffix(LAST)))]
+    return [column(name, score) for name in sorted(names, key=lambda name: _place(known, name.removesuffix(LAST)))]
 
 
 def _place(known: Sequence[str], name: str) -> int:
@@ -55,7 +67,7 @@ def summary_table(runs: Sequence[Run]) -> Table:
     """Return one row a run, and a dim row for each paper that prints the same dataset, K and method."""
     groups = repeats(runs)
     rows = _all_rows(groups)
-    columns = [each for each in columns_of(rows) if not each.name.endswith(LAST)]
+    columns = [each for each in columns_of(rows, score_of(groups)) if not each.name.endswith(LAST)]
     lines: list[Cells] = []
     dim = []
     for key, group in groups.items():
@@ -69,7 +81,7 @@ def summary_table(runs: Sequence[Run]) -> Table:
             lines.append({**lead, **{each.title: cell(each, paper, printed) for each in columns}})
     caption = "Bright rows: OURS (± across a run's clients)."
     caption += " Dim rows: printed in the PAPER." if dim else ""
-    return terminal(Grid("Runs", lines, caption + _said(rows), dim, _empty(runs)))
+    return terminal(Grid("Runs", lines, caption + _said(rows) + said_of_scores(groups), dim, _empty(runs)))
 
 
 def _run_cells(key: Key, run: Run, columns: Iterable[Column], download: float) -> Cells:
@@ -91,7 +103,7 @@ def report_grid(groups: Groups, rows: Sequence[Row]) -> Grid:
         return each.text(row.mean, row.std, runs=len(groups[key])) if row else ""
 
     printed = [[row for row in rows if row[:3] == key and row.source != OURS] for key in groups]
-    lines = beside({each: [ours(each, key) for key in groups] for each in columns_of(rows)}, printed)
+    lines = beside({each: [ours(each, key) for key in groups] for each in columns_of(rows, score_of(groups))}, printed)
     leads = [
         {"Dataset": key[0], "K": str(key[1]), "Method": key[2], "Runs": str(len(group))}
         for key, group in groups.items()
@@ -99,7 +111,8 @@ def report_grid(groups: Groups, rows: Sequence[Row]) -> Grid:
     caption = "Columns that name no paper are measured here: mean ± standard deviation over runs."
     runs = [run for group in groups.values() for run in group]
     grid = [{**lead, **line} for lead, line in zip(leads, lines, strict=True)]
-    return Grid("Runs beside the papers", grid, caption + _said(rows), empty=_empty(runs))
+    caption += _said(rows) + said_of_scores(groups)
+    return Grid("Runs beside the papers", grid, caption, empty=_empty(runs))
 
 
 def write_report(runs: Sequence[Run], out_dir: str | Path) -> list[Path]:

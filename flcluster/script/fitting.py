@@ -45,6 +45,8 @@ def fit(
     engine: Mapping[str, Any] | None = None,
     fabric: Mapping[str, Any] | None = None,
     callbacks: Sequence[Any] | None = None,
+    trainer: Mapping[str, Any] | None = None,
+    trainer_callbacks: Sequence[Any] | None = None,
     logger: Any = None,
 ) -> Run:
     """Run one method on one federated dataset and return the run.
@@ -68,6 +70,8 @@ def fit(
         engine: Settings of the engine by name, e.g. ``{"progress": False}``; nothing is printed or drawn at the end.
         fabric: Settings of Fabric by name, e.g. ``{"devices": 2}``: processes are made for the run and end with it.
         callbacks: Hooks.
+        trainer: Arguments of each local training's Trainer, e.g. ``{"gradient_clip_val": 1.0}``.
+        trainer_callbacks: Lightning callbacks; each local training has copies of its own.
         logger: One Lightning logger or several.
     """
     given = {name: value for name, value in locals().items() if value is not None}

@@ -77,9 +77,13 @@ def _parsed(parser: ArgumentParser, given: Any, base: Namespace | None = None) -
 def _tree(given: Given, base: Namespace | None) -> tuple[dict[str, Any], dict[str, Tensor] | None]:
     """Return the settings that are given, objects among them, and weights that are in no file."""
     parts = {name: _part(given[name]) for name in ("data", "model", "algorithm", "logger") if name in given}
-    tree: dict[str, Any] = {**parts, **{name: dict(given[name]) for name in ("engine", "fabric") if name in given}}
-    if "callbacks" in given:
-        tree["callbacks"] = [_part(each) for each in given["callbacks"]]
+    tree: dict[str, Any] = {
+        **parts,
+        **{name: dict(given[name]) for name in ("engine", "fabric", "trainer") if name in given},
+    }
+    for name in ("callbacks", "trainer_callbacks"):
+        if name in given:
+            tree[name] = [_part(each) for each in given[name]]
     for length in ("rounds", "cycles"):
         if length in given:
             tree["algorithm"] = _lasting(tree.get("algorithm", base and base.algorithm.clone()), length, given[length])
@@ -144,7 +148,7 @@ def _drawn_with(data: FederatedDataModule, seed: int) -> FederatedDataModule:
 def _told(parser: ArgumentParser, tree: Mapping[str, Any], base: Namespace | None) -> dict[str, Any]:
     """Return what config.yaml says; what no file can tell stands under ``objects`` with the reason."""
     told_tree, why = dict(tree), {}
-    for name in ("data", "model", "algorithm", "callbacks"):
+    for name in ("data", "model", "algorithm", "callbacks", "trainer_callbacks"):
         if name not in tree or isinstance(tree[name], Mapping):
             continue
         try:

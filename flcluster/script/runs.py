@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from lightning import LightningModule
 
@@ -14,6 +14,9 @@ from flcluster.engine.saved import Saved
 from flcluster.errors import UserError
 from flcluster.protocol.base import Algorithm
 from flcluster.script.untouched import untouched
+
+if TYPE_CHECKING:
+    from flcluster.engine.predicting import Split
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,8 +61,28 @@ class Run(records.Run):
     def model(self, cluster: int | None = None, client: int | None = None) -> LightningModule:
         """Return a module with the weights of a cluster's model, of a client's, or of the only one there is."""
         with untouched():
-            saved = Saved.load(self.path, data=self.data, model=self.module, algorithm=self.algorithm)
-            return saved.module(cluster, client)
+            return self._saved().module(cluster, client)
+
+    def predict(
+        self, data: Any = None, cluster: int | None = None, client: int | None = None, split: "Split" = "test"
+    ) -> Any:
+        """Return what a model's ``predict_step`` says of data, all batches joined.
+
+        Args:
+            data: A DataLoader, dataset, datamodule, tensor or array; if not given, the run's own data: the client's or
+                the cluster's samples, or all where there is one model.
+            cluster: Whose model: a cluster's.
+            client: Whose model: a client's.
+            split: Which samples of the run's own data: train, val or test.
+        """
+        from flcluster.engine.predicting import Asked, predicted
+
+        with untouched():
+            return predicted(self._saved(), Asked(cluster, client, data, split))
+
+    def _saved(self) -> Saved:
+        """Read the run back, with what was given as objects."""
+        return Saved.load(self.path, data=self.data, model=self.module, algorithm=self.algorithm)
 
     def figures(self) -> list[Path]:
         """Draw the run into its directory; return the pictures."""

@@ -1,4 +1,4 @@
-"""How accuracy went over a run's updates: of clients, of cluster models, on both test sets."""
+"""How accuracy, or another score, went over a run's updates: of clients, of cluster models, on both test sets."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ from flcluster.records.reader import Run
 from flcluster.report.curves import has
 from flcluster.report.style import legend, tidy
 from flcluster.report.summaries import Groups
+from flcluster.score import common_score
 
 Inked = Sequence[tuple[Run, str]]
 """Runs and their methods' colours."""
@@ -25,11 +26,12 @@ def accuracy_figure(groups: Groups, inks: Mapping[str, str]) -> Figure | None:
     for i, (dataset, K) in enumerate(settings):
         left, right = (figure.add_subplot(len(settings), 2, 2 * i + j) for j in (1, 2))
         here = [(run, inks[key[2]]) for key, group in groups.items() if key[:2] == (dataset, K) for run in group]
+        score = common_score(run.score for run, _ in here).text
         if any(has(run, "acc_global") for run, _ in here):
-            _both_tests(left, right, dataset, here)
+            _both_tests(left, right, dataset, here, score)
             continue
-        tidy(left, f"{dataset}, K = {K}: clients", "updates (server epochs)", "client accuracy")
-        tidy(right, f"{dataset}, K = {K}: cluster models", "updates (server epochs)", "mean cluster accuracy")
+        tidy(left, f"{dataset}, K = {K}: clients", "updates (server epochs)", f"client {score}")
+        tidy(right, f"{dataset}, K = {K}: cluster models", "updates (server epochs)", f"mean cluster {score}")
         for run, ink in here:
             _client_lines(left, run, ink)
             _line(right, run, "cluster_acc", ink)
@@ -54,10 +56,10 @@ def _patterns(drawn: set[str]) -> list[Line2D]:
     return handles
 
 
-def _both_tests(left: Axes, right: Axes, dataset: str, runs: Inked) -> None:
+def _both_tests(left: Axes, right: Axes, dataset: str, runs: Inked, score: str) -> None:
     """Draw how good clients' models are on their own test data and on all classes alike, dropouts' dashed."""
     for axes, name, where in ((left, "acc_local", "clients' own test data"), (right, "acc_global", "global test set")):
-        tidy(axes, f"{dataset}\n{where}", "updates (server epochs)", "mean accuracy")
+        tidy(axes, f"{dataset}\n{where}", "updates (server epochs)", f"mean {score}")
         axes.title.set_fontsize(10)
         for run, ink in runs:
             _line(axes, run, name, ink)
