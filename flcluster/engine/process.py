@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
-from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
-
 from flcluster.errors import UserError
 
 SIGNALS = {signal.SIGINT: "interrupted (Ctrl-C)", signal.SIGTERM: "SIGTERM"}
@@ -88,6 +86,8 @@ def hand_on() -> Iterator[None]:
 @contextmanager
 def plainly(remedy: Callable[[], str]) -> Iterator[None]:
     """Tell in one line how processes that were made for the run ended, if a signal or a user's mistake ended one."""
+    from torch.multiprocessing import ProcessExitedException, ProcessRaisedException  # here: --help needs this file too
+
     try:
         yield
     except ProcessExitedException as error:
