@@ -51,8 +51,8 @@ class FlexState(ClusteredState):
 class FlexCFL(FedAvg[FlexState]):
     """Groups by the direction of a short pre-training; a client whose labels shift pre-trains and joins again."""
 
-    paper: ClassVar[str] = "Duan et al., 2021"
     needs: ClassVar[tuple[str, ...]] = (CLASSES,)
+    paper: ClassVar[str] = "Duan et al., 2021"
 
     num_clusters: int = 4
     """m: number of groups; fixed."""

@@ -57,8 +57,8 @@ class FedSPD(GossipRounds[SoftState]):
     Σ_s u_is c_is, trained for a few epochs on all its samples.
     """
 
-    paper: ClassVar[str] = "Lin et al., 2025"
     needs: ClassVar[tuple[str, ...]] = (LOSSES,)
+    paper: ClassVar[str] = "Lin et al., 2025"
 
     momentum: float | None = 0.5
     """Momentum of all training, which begins anew every round, and in the last training every epoch; the model's

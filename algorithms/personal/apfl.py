@@ -59,11 +59,11 @@ class APFL(Personal[APFLState]):
     AP-FL; what other libraries call APFL is another method (Deng et al., 2020).
     """
 
-    paper: ClassVar[str] = "Wan et al., AP-FL"
     needs: ClassVar[tuple[str, ...]] = (
         CLASSES,
         OWN_LOSS,
     )
+    paper: ClassVar[str] = "Wan et al., AP-FL"
 
     rounds: int = 50
     """Rounds of global training; asynchronously, as many uploads as rounds would have had."""

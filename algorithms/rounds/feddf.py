@@ -28,8 +28,8 @@ class FedDF(FedAvg):
     validation set; the default here is what two cores can pay, without early stopping.
     """
 
-    paper: ClassVar[str] = "Lin et al., 2020"
     needs: ClassVar[tuple[str, ...]] = (OWN_LOSS,)
+    paper: ClassVar[str] = "Lin et al., 2020"
 
     distillation_steps: int = 100
     """Steps of distillation per round; 0 is FedAvg."""

@@ -56,11 +56,11 @@ class FedGen(FedAvg[FedGenState]):
     round, which is not done here. The generator's bytes are counted, but devices download it in no time.
     """
 
-    paper: ClassVar[str] = "Zhu et al., 2021"
     needs: ClassVar[tuple[str, ...]] = (
         CLASSES,
         OWN_LOSS,
     )
+    paper: ClassVar[str] = "Zhu et al., 2021"
 
     label_weight: float = 10.0
     """a: weight of the loss of generated features of drawn classes, in the first round."""

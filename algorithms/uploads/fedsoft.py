@@ -37,8 +37,8 @@ class FedSoftAsync(ClusterUploads[FedSoftState]):
     A client whose upload was refused has received nothing new: it keeps the μ it measured last.
     """
 
-    paper: ClassVar[str] = "Ruan & Joe-Wong, 2022"
     needs: ClassVar[tuple[str, ...]] = (LOSSES,)
+    paper: ClassVar[str] = "Ruan & Joe-Wong, 2022"
 
     rho: float = 0.1
     """Weight of the pull towards the cluster models, Σ_k μ_k·‖v − w_k‖²·ρ/2."""

@@ -18,7 +18,8 @@ COMMANDS: dict[str, str] = {
     "fit": "Run one method: --config A.yaml [--config B.yaml …] [--key value …].",
     "compare": "Run several methods on the same data and arrivals, then report: --methods A B … and what fit takes.",
     "study": "Run a study's variants, draw its figures and table: STUDY.yaml [--seeds …] [--only …], what fit takes.",
-    "report": "Print runs beside the papers' numbers and draw the papers' figures: RUN [RUN …] [--output DIR].",
+    "report": "Print runs beside the papers' numbers, draw figures or a page: RUN [RUN …] [--output DIR] [--html F].",
+    "watch": "Serve the page of runs while they go on, to this machine's browser: RUN [RUN …] [--port N].",
     "gather": "Keep the numbers of finished runs in one small CSV file: RUN [RUN …] --output results/NAME.csv.",
     "methods": "List the methods, one line each: [WORD …] keeps those with these words.",
     "data": "Draw who holds what: takes what fit takes, and --output FILE.png (default clients.png); "

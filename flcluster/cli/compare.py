@@ -30,6 +30,7 @@ def compare(argv: list[str]) -> int:
     if code := run_all(output, jobs):
         return code
 
+    from flcluster.cli.watch import write_and_tell
     from flcluster.records.reader import load_runs
     from flcluster.report.report import summary_table, write_report
     from flcluster.report.tables import wide_console
@@ -39,4 +40,5 @@ def compare(argv: list[str]) -> int:
     console.print(summary_table(runs))
     for path in write_report(runs, output):
         console.print(f"wrote {path}", highlight=False)
+    write_and_tell(runs, output / "report.html")
     return 0

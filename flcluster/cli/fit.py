@@ -2,9 +2,13 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flcluster.cli.arguments import answered
 from flcluster.engine.process import is_main_process
+
+if TYPE_CHECKING:
+    from flcluster.data import FederatedDataModule
 
 
 def fit(argv: list[str]) -> int:
@@ -15,28 +19,30 @@ def fit(argv: list[str]) -> int:
     from flcluster.engine.fit import build
     from flcluster.engine.fit import fit as run_to_end
     from flcluster.engine.process import exit_code
-    from flcluster.engine.resume import tidy
+    from flcluster.engine.resume import claimed, tidy
     from flcluster.records.reader import Run
     from flcluster.report.report import summary_table
     from flcluster.report.tables import wide_console
 
     plan = plan_fit(argv)
-    with tidy(plan.run_dir):
+    with tidy(plan.run_dir), claimed(plan.run_dir, new=plan.checkpoint is None):
         exp = build(plan)
         summary = run_to_end(exp)
     if not is_main_process():
         return 0
     if summary["updates"] and exp.engine.pictures:
-        draw_run(exp.run_dir)
+        draw_run(exp.run_dir, exp.data)
     if summary["updates"] and exp.engine.table:
         wide_console().print(summary_table([Run.load(exp.run_dir)]))
     return exit_code(summary["status"])
 
 
-def draw_run(run_dir: Path) -> None:
+def draw_run(run_dir: Path, data: "FederatedDataModule") -> None:
     """Draw a run's pictures into its directory: here, not in the engine, so that no other process loads matplotlib."""
+    from flcluster.datamodules.pictures.data import draw_data
     from flcluster.records.reader import Run
     from flcluster.report.figures.of_run import run_pictures
 
-    for path in run_pictures(Run.load(run_dir)):
+    drawn = draw_data(data, run_dir / "data.png")
+    for path in [*run_pictures(Run.load(run_dir)), *([drawn] if drawn else [])]:
         print(f"drew {path}", file=sys.stderr)

@@ -10,6 +10,7 @@ from pathlib import Path
 from flcluster.cli.program import program
 from flcluster.engine.arguments import option
 from flcluster.errors import UserError
+from flcluster.files import has_checkpoint
 
 Process = tuple[str, list[str]]
 """The name of a run's directory and the arguments of its ``flcluster fit``."""
@@ -42,7 +43,7 @@ def run_one(run_dir: Path, arguments: list[str]) -> int:
 
     A finished run is taken up too: other settings are refused, a longer run goes on, the same one ends at once.
     """
-    resume = ["--ckpt_path", "last"] if (run_dir / "checkpoints" / "last.ckpt").exists() else []
+    resume = ["--ckpt_path", "last"] if has_checkpoint(run_dir) else []
     command = [*program(), "fit", *arguments, "--run_dir", str(run_dir), *resume]
     code = wait_for(subprocess.Popen([*command, "--engine.table", "false"]))
     if code:

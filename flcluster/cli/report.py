@@ -10,8 +10,12 @@ def report(argv: list[str]) -> int:
     parser = parser_of("report")
     parser.add_argument("runs", nargs="+", type=str, help="Run directories, or folders of them.")
     parser.add_argument("--output", type=str | None, default=None, help="Where report.md, report.csv and pictures go.")
+    parser.add_argument(
+        "--html", type=str | None, default=None, help="One page to open in a browser, e.g. report.html."
+    )
     given = parser.parse_args(argv)
 
+    from flcluster.cli.watch import write_and_tell
     from flcluster.records.reader import load_runs
     from flcluster.report.report import summary_table, write_report
     from flcluster.report.tables import wide_console
@@ -21,4 +25,6 @@ def report(argv: list[str]) -> int:
     if given.output:
         write_report(runs, Path(given.output))
         print(f"wrote {given.output}/report.md")
+    if given.html:
+        write_and_tell(runs, Path(given.html))
     return 0

@@ -107,7 +107,8 @@ def plan_fit(argv: list[str]) -> Plan:
     settings = parser.parse_args(argv)
     if checkpoint is not None:
         assert run_dir is not None
-        refuse_changes(yaml.safe_load(dumped(parser, settings)), config_of(run_dir))
+        config = config_of(run_dir)
+        refuse_changes(yaml.safe_load(dumped(parser, settings)), yaml.safe_load(config.read_text()), config)
     else:
         run_dir = free_directory(settings, argv)
     return Plan(parser, settings, run_dir, checkpoint)

@@ -1,7 +1,8 @@
 """One run from its plan: build what is configured, start the processes, drive, finish."""
 
 import os
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from jsonargparse import Namespace
 from lightning.fabric import Fabric
+from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
 from flcluster.engine.arguments import FabricConfig
 from flcluster.engine.config import Plan
@@ -19,14 +21,14 @@ from flcluster.engine.process import (
     end_with_parent,
     hand_on,
     keep_freed_memory,
-    plainly,
     tell_children_their_parent,
 )
-from flcluster.engine.run import LAST, ActiveRun, Experiment
+from flcluster.engine.resume import refuse_changes, restored
+from flcluster.engine.run import ActiveRun, Experiment
 from flcluster.engine.start import read_weights, start_from, where_from
 from flcluster.errors import UserError, at_least
 from flcluster.federation.extras import Extras
-from flcluster.records.checkpoint import load_checkpoint
+from flcluster.files import has_checkpoint
 from flcluster.seeds import torch_seed
 
 NOT_BUILT = "cannot build what the configuration names"
@@ -35,9 +37,12 @@ PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 
 def build(plan: Plan) -> Experiment:
     """Instantiate what a plan names. No data is read yet."""
-    restored = load_checkpoint(plan.checkpoint) if plan.checkpoint else None
+    taken_up = restored(plan.checkpoint) if plan.checkpoint else None
+    content = taken_up.content if taken_up else None
     config = plan.config  # before the loggers are told what is this run's alone
-    ids = prepare_loggers(plan.settings, plan.run_dir, restored["logger_ids"] if restored else {})
+    if taken_up and "config" in taken_up.content:
+        refuse_changes(config, taken_up.content["config"], taken_up.path)
+    ids = prepare_loggers(plan.settings, plan.run_dir, content["logger_ids"] if content else {})
     made = instantiated(plan)
     loggers = made.logger if isinstance(made.logger, list) else [made.logger] if made.logger else []
     return Experiment(
@@ -52,7 +57,7 @@ def build(plan: Plan) -> Experiment:
         loggers=loggers,
         callbacks=made.callbacks or [],
         extras=Extras(made.trainer or {}, made.trainer_callbacks or ()),
-        restored=restored,
+        restored=taken_up,
         logger_ids=ids,
     )
 
@@ -85,9 +90,25 @@ def fit(exp: Experiment) -> dict[str, Any]:
 
 def going_on(exp: Experiment) -> str:
     """Say how to go on after the processes of a run were ended from outside."""
-    if (exp.run_dir / LAST).exists():
+    if has_checkpoint(exp.run_dir):
         return f"go on with: {exp.go_on.format(run_dir=exp.run_dir)}"
     return "there is no checkpoint yet, start the run anew"
+
+
+@contextmanager
+def plainly(remedy: Callable[[], str]) -> Iterator[None]:
+    """Tell in one line how processes that were made for the run ended, if a signal or a user's mistake ended one."""
+    try:
+        yield
+    except ProcessExitedException as error:
+        how = error.signal_name or f"exit code {error.exit_code}"
+        raise UserError(f"a process of the run was ended from outside ({how}): {remedy()}") from error
+    except ProcessRaisedException as error:
+        last = str(error).strip().splitlines()[-1]
+        kind, _, told = last.partition(": ")
+        if kind != f"{UserError.__module__}.{UserError.__qualname__}":
+            raise
+        raise UserError(told) from error
 
 
 def elsewhere(config: FabricConfig) -> bool:

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
-from flcluster.errors import UserError
-
 SIGNALS = {signal.SIGINT: "interrupted (Ctrl-C)", signal.SIGTERM: "SIGTERM"}
 
 
@@ -81,24 +79,6 @@ def hand_on() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def plainly(remedy: Callable[[], str]) -> Iterator[None]:
-    """Tell in one line how processes that were made for the run ended, if a signal or a user's mistake ended one."""
-    from torch.multiprocessing import ProcessExitedException, ProcessRaisedException  # here: --help needs this file too
-
-    try:
-        yield
-    except ProcessExitedException as error:
-        how = error.signal_name or f"exit code {error.exit_code}"
-        raise UserError(f"a process of the run was ended from outside ({how}): {remedy()}") from error
-    except ProcessRaisedException as error:
-        last = str(error).strip().splitlines()[-1]
-        kind, _, told = last.partition(": ")
-        if kind != f"{UserError.__module__}.{UserError.__qualname__}":
-            raise
-        raise UserError(told) from error
 
 
 def tell_children_their_parent() -> None:

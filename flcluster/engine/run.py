@@ -17,6 +17,7 @@ from flcluster.engine.loggers import finish_logger, start_loggers
 from flcluster.engine.loop import Loop
 from flcluster.engine.process import Interrupt, peak_gb
 from flcluster.engine.progress import RunProgress
+from flcluster.engine.resume import Restored
 from flcluster.engine.round_loop import RoundLoop
 from flcluster.engine.start import START, write_weights
 from flcluster.engine.upload_loop import UploadLoop
@@ -25,7 +26,7 @@ from flcluster.federation.bank import Bank
 from flcluster.federation.extras import Extras
 from flcluster.federation.federation import Federation
 from flcluster.federation.scoring import Scoring
-from flcluster.files import replacing, write_config, write_json
+from flcluster.files import LAST, last_checkpoint, replacing, write_config, write_json
 from flcluster.protocol.base import Algorithm
 from flcluster.protocol.needs import check_needs
 from flcluster.protocol.rounds import RoundAlgorithm
@@ -34,7 +35,6 @@ from flcluster.records.checkpoint import save_checkpoint
 from flcluster.records.provenance import code_version
 from flcluster.records.recorder import RECENT, Recorder
 
-LAST = "checkpoints/last.ckpt"
 """Where a run's checkpoint lies in its directory."""
 
 
@@ -52,7 +52,7 @@ class Experiment:
     run_dir: Path
     loggers: Sequence[Any] = ()
     callbacks: Sequence[Any] = ()
-    restored: dict[str, Any] | None = None
+    restored: Restored | None = None
     logger_ids: dict[str, str] = field(default_factory=dict)
     start: dict[str, Tensor] | None = None
     """Weights of the first models that no file has yet; the run's directory will."""
@@ -124,10 +124,13 @@ class ActiveRun:
         self.fabric.barrier()
         self.exp.data.setup("fit")
 
-    @property
-    def last_checkpoint(self) -> Path:
-        """Where this run's checkpoint lies."""
-        return self.exp.run_dir / LAST
+    def _set_aside(self, restored: Restored) -> None:
+        """Where a run goes on from another checkpoint than the last, take that away: its rows will be overwritten."""
+        if restored.note:
+            self.progress.note(restored.note)
+        last = restored.path.with_name(LAST)
+        if self.main and restored.path != last and last.exists():
+            last.replace(last.with_name("set_aside.ckpt"))
 
     def begin(self) -> None:
         """Make the first state, or take up a checkpoint."""
@@ -147,8 +150,9 @@ class ActiveRun:
             self.save()
             self.begun = True
         else:
-            self.restore(self.exp.restored)
-            self.recorder.open(folder, self.exp.restored["recorder"]["positions"])
+            self.restore(self.exp.restored.content)
+            self.recorder.open(folder, self.exp.restored.content["recorder"]["positions"])
+            self._set_aside(self.exp.restored)
             self.loggers = start_loggers(self.exp.loggers, self.exp.config) if self.main else []
             self.exp.restored = None  # its rows have been copied
             self.progress.note(f"going on in {self.exp.run_dir} at {self.loop.position} of {self.loop.total}")
@@ -165,8 +169,9 @@ class ActiveRun:
             exchanges = loop.advance()
             for exchange in exchanges:
                 self.recorder.add(exchange, loop.epoch)
-                if exchange.status == "refused":
-                    self.progress.note(f"refused the upload of client {exchange.client} (not finite or wrong shape)")
+            for trouble in loop.troubles:
+                self.progress.note(trouble)
+            loop.troubles.clear()
             if loop.position % loop.session == 0 or loop.position == loop.total:
                 self._session()
             self.progress.update(loop.position, self.recorder.shown, loop.phase)
@@ -175,6 +180,8 @@ class ActiveRun:
     def _session(self) -> None:
         loop = self.loop
         row = self.recorder.end_session(loop.epoch, loop.time, loop.cluster_accuracies(), loop.gauges(), loop.phase)
+        if loop.everyone is not None:
+            self.recorder.meet(loop.epoch, loop.everyone, loop.tenth_done)
         for logger in self.loggers:
             logger.log_metrics(row, step=self.recorder.updates)
         self.fabric.call("on_session_end", loop=self.loop, metrics=row)
@@ -209,15 +216,16 @@ class ActiveRun:
             for logger in self.loggers:
                 finish_logger(logger, summary)
         self.fabric.barrier()
+        if lesson := self.recorder.nothing_learnt():
+            self.progress.note(lesson)
         if why:
             self.progress.note(f"stopped at {self.loop.position} of {self.loop.total}: {why}")
             self.progress.note(f"go on with: {self.exp.how_to_go_on(why)}")
         return summary
 
     def close(self) -> None:
-        """Close what is open; the run may have failed before there was anything."""
-        if hasattr(self.recorder, "clients"):
-            self.recorder.close()
+        """Close what is open."""
+        self.recorder.close()
 
     def summary(self, why: str | None) -> dict[str, Any]:
         """Return the flat summary of the run so far (cluster accuracy as of the last session)."""
@@ -250,10 +258,11 @@ class ActiveRun:
             "callbacks": [c.state_dict() if hasattr(c, "state_dict") else {} for c in self.exp.callbacks],
             "logger_ids": self.exp.logger_ids,
             "code": self.code,
+            "config": self.exp.config,
             "elapsed": self.elapsed + time.monotonic() - self.started,
         }
         if self.main:
-            save_checkpoint(self.last_checkpoint, content)
+            save_checkpoint(last_checkpoint(self.exp.run_dir), content)
         self.fed.ranks.barrier()
         self.fed.bank.committed()
         self.saved = time.monotonic()

@@ -19,6 +19,7 @@ from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
 from flcluster.federation.copied import Copied
 from flcluster.federation.layout import Layout
+from flcluster.files import last_checkpoint
 from flcluster.protocol.base import Algorithm
 from flcluster.records.checkpoint import load_checkpoint
 
@@ -36,7 +37,7 @@ class Saved:
     @classmethod
     def load(cls, run: Path, **objects: Any) -> "Saved":
         """Read config.yaml and checkpoints/last.ckpt, but for ``objects``, which take their places. No data is read."""
-        checkpoint = run / "checkpoints" / "last.ckpt"
+        checkpoint = last_checkpoint(run)
         content = load_checkpoint(checkpoint)
         config = config_of(run)
         tree = yaml.safe_load(config.read_text(encoding="utf-8"))

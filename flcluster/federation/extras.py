@@ -67,12 +67,11 @@ class Extras:
 
     @contextmanager
     def blamed(self, package: Any) -> Iterator[None]:
-        """Tell what Lightning refuses of them in one line."""
+        """Tell what Lightning refuses of them, or of the module, in one line."""
         wrong: tuple[type[Exception], ...] = (package.utilities.exceptions.MisconfigurationException,)
         try:
             yield
         except wrong as error:
             given = [*(f"trainer.{name}" for name in self.arguments), *(type(each).__name__ for each in self.callbacks)]
-            if not given:
-                raise
-            raise UserError(f"{', '.join(given)}: {' '.join(str(error).split())}") from error
+            where = ", ".join(given) or "Lightning cannot train the module so"
+            raise UserError(f"{where}: {' '.join(str(error).split())}") from error

@@ -86,6 +86,7 @@ class Federation:
         first = self.data.holding(0)
         probe = self.data.shard(int(first[0])).train if len(first) else self.data.pool("train")
         made = LightningWorker(self.fabric, module, self.seed, probe, self.data.batch_size, scoring, self.data, extras)
+        made.tell = lambda text: self.note(text)
         tests = (self.data.shard(client).test for client in first.tolist())
         test = next((view for view in tests if len(view)), self.data.global_test())
         if test is not None and len(test):
@@ -243,7 +244,7 @@ class Federation:
     def accuracy(self, row: Tensor, view: View) -> float:
         """Return a model's accuracy on a view, or whatever it is scored by (``score``)."""
         if not self.worker.samplewise:
-            return self.worker.evaluate(row, view)[1]
+            return self.worker.measure(row, view)
         return accuracy(self.per_sample(row[None], view)[0])
 
     def goodness(self, row: Tensor, view: View) -> float:
@@ -279,7 +280,7 @@ class Federation:
         clients = np.flatnonzero(labels >= 0)
         views = [self.data.shard(client, cycle).test for client in clients.tolist()]
         rows = [int(k) for k in labels[clients]]
-        found = self.map(lambda worker, i: worker.evaluate(models[rows[i]].to(self.device), views[i])[1], views)
+        found = self.map(lambda worker, i: worker.measure(models[rows[i]].to(self.device), views[i]), views)
         scores = np.full(len(labels), np.nan)
         scores[clients] = found
         return scores

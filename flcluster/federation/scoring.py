@@ -19,6 +19,10 @@ LoggedBy = Callable[[str, Any], Any]
 """Has a Trainer go through a loader in a stage (val or test) and returns what was logged, one dict a loader."""
 
 
+class UnscoredError(UserError):
+    """A module that tells nothing of how good it is: it can be trained, and has no score."""
+
+
 @dataclass(frozen=True)
 class Scoring:
     """Which of the logged metrics is the score, and which is the loss."""
@@ -63,7 +67,7 @@ class Scoring:
             return None
         (logged,) = logged_by(stage, view.loader(BATCH))
         if not logged:
-            raise UserError(f"{type(module).__name__}.validation_step logs nothing: log a loss or a score there")
+            raise UnscoredError(f"{type(module).__name__}.validation_step logs nothing: log a loss or a score there")
         return {name: float(value) for name, value in logged.items()}
 
     def _score_among(self, logged: Mapping[str, float], module: Any) -> str:
@@ -73,8 +77,8 @@ class Scoring:
             if self.metric not in logged:
                 raise UserError(f"engine.metric is {self.metric}, but {name} logs {', '.join(sorted(logged))}")
             return self.metric
-        losses = [key for key in logged if "loss" in key.lower()]
-        likely = [key for key in logged if "acc" in key.lower()] or losses or list(logged)
+        losses = _of_validation([key for key in logged if "loss" in key.lower()])
+        likely = _of_validation([key for key in logged if "acc" in key.lower()]) or losses or list(logged)
         if len(likely) > 1:
             raise UserError(f"{name} logs {', '.join(sorted(logged))}: say which is the score, engine.metric=NAME")
         return likely[0]
@@ -82,7 +86,7 @@ class Scoring:
 
 def _loss_among(logged: Mapping[str, float]) -> str | None:
     """Return the first name that is a loss'."""
-    return next((key for key in logged if "loss" in key.lower()), None)
+    return next(iter(_of_validation([key for key in logged if "loss" in key.lower()])), None)
 
 
 def overrides(module: Any, step: str) -> bool:
@@ -91,21 +95,34 @@ def overrides(module: Any, step: str) -> bool:
     return getattr(type(module), step) is not getattr(base, step)
 
 
+def _of_validation(names: list[str]) -> list[str]:
+    """Return those that are called so, if any are: a step that others call may log in their name too."""
+    return [name for name in names if "val" in name.lower() or "test" in name.lower()] or names
+
+
 @torch.no_grad()
 def by_forward(module: Any, loader: Any, device: torch.device) -> tuple[float, float]:
     """Return cross-entropy and accuracy of a classifier that has no step to say how good it is."""
-    training, losses, right, seen = module.training, 0.0, 0, 0
+    modes, losses, right, seen = {part: part.training for part in module.modules()}, 0.0, 0, 0
     module.eval()
     for batch in loader:
-        pair = isinstance(batch, (tuple, list)) and len(batch) == 2 and all(isinstance(part, Tensor) for part in batch)
-        logits = module(batch[0].to(device)) if pair else None
-        if not isinstance(logits, Tensor) or logits.dim() != 2 or batch[1].is_floating_point() or batch[1].dim() != 1:
-            raise UserError(
-                f"{type(module).__name__} has no validation_step, and its forward gives no logits of labelled samples: "
-                "write a validation_step that logs how good it is"
-            )
-        y = batch[1].to(device)
+        logits, y = _logits(module, batch, device)
         losses += float(F.cross_entropy(logits.float(), y, reduction="sum"))
         right, seen = right + int((logits.argmax(1) == y).sum()), seen + len(y)
-    module.train(training)
+    for part, mode in modes.items():
+        part.training = mode
     return losses / seen, right / seen
+
+
+def _logits(module: Any, batch: Any, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return logits and labels of a batch, if that is what it holds and what ``forward`` makes of it."""
+    missing = f"{type(module).__name__} has no validation_step, and its forward gives no logits of labelled samples"
+    advice = "write a validation_step that logs how good it is"
+    pair = isinstance(batch, (tuple, list)) and len(batch) == 2 and all(isinstance(part, Tensor) for part in batch)
+    try:
+        logits = module(batch[0].to(device)) if pair else None
+    except Exception as error:  # it may want anything else
+        raise UnscoredError(f"{missing} ({type(error).__name__}): {advice}") from error
+    if not isinstance(logits, Tensor) or logits.dim() != 2 or batch[1].is_floating_point() or batch[1].dim() != 1:
+        raise UnscoredError(f"{missing}: {advice}")
+    return logits, batch[1].to(device)

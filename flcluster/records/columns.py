@@ -86,6 +86,7 @@ _COLUMNS = (
     Column("clusters", "Clusters", digits=1, whole=True, shown=False),
     Column("lost", "Lost", "clients lost", digits=1, whole=True, shown=False),
     Column("moved", "Moved", "clients moved", digits=1, whole=True, shown=False),
+    Column("changed", "Drifted", "clients whose data changed", digits=1, whole=True, shown=False),
     Column("splits", digits=1, whole=True, shown=False),
     Column("drifts", digits=1, whole=True, shown=False),
     Column("merges", digits=1, whole=True, shown=False),

@@ -115,6 +115,12 @@ def report_grid(groups: Groups, rows: Sequence[Row]) -> Grid:
     return Grid("Runs beside the papers", grid, caption, empty=_empty(runs))
 
 
+def beside_papers(runs: Sequence[Run]) -> Grid:
+    """Return one line for runs that are repeats of each other, with what papers print for them."""
+    groups = repeats(runs)
+    return report_grid(groups, _all_rows(groups))
+
+
 def write_report(runs: Sequence[Run], out_dir: str | Path) -> list[Path]:
     """Write ``report.md``, ``report.csv`` and the pictures; return what was written."""
     if not runs:

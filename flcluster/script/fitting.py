@@ -14,7 +14,7 @@ from flcluster.engine.fit import build, elsewhere, fabric_of
 from flcluster.engine.fit import fit as run_to_end
 from flcluster.engine.process import exit_code
 from flcluster.engine.progress import in_notebook
-from flcluster.engine.resume import tidy
+from flcluster.engine.resume import claimed, tidy
 from flcluster.engine.run import Experiment
 from flcluster.engine.start import start_from
 from flcluster.errors import UserError
@@ -77,7 +77,7 @@ def fit(
     given = {name: value for name, value in locals().items() if value is not None}
     with untouched():
         made = recipe(given)
-        with tidy(made.plan.run_dir):
+        with tidy(made.plan.run_dir), claimed(made.plan.run_dir, new=made.plan.checkpoint is None):
             exp = replace(build(made.plan), start=made.start, go_on=GO_ON, unlimited=UNLIMITED)
             if made.start is not None and not isinstance(model, LightningModule):
                 start_from(exp.model, made.start, "start")

@@ -58,7 +58,7 @@ def recipe(given: Given) -> Recipe:
     config_yaml = _told(parser, tree, base)
     config_yaml["model_start"] = str(home / START) if start is not None else settings.model_start
     if checkpoint is not None:
-        refuse_changes(config_yaml, config_of(home))
+        refuse_changes(config_yaml, then, config_of(home))
     return Recipe(Plan(parser, settings, home, checkpoint, config_yaml), start)
 
 

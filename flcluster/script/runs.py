@@ -36,11 +36,6 @@ class Run(records.Run):
         return self.path
 
     @property
-    def status(self) -> str:
-        """``finished``, or ``stopped: why``."""
-        return str(self.summary["status"])
-
-    @property
     def is_main(self) -> bool:
         """Whether this process is the one to print and draw; false in others that torchrun or SLURM started."""
         return is_main_process()
@@ -94,6 +89,10 @@ class Run(records.Run):
         """Print the run beside what papers print of the same setting."""
         Runs([self]).table()
 
+    def page(self, path: str | Path) -> Path:
+        """Write the run as one page that opens in a browser without a network."""
+        return Runs([self]).page(path)
+
 
 class Runs(Sequence[Run]):
     """Several runs, in the order in which they were made."""
@@ -128,6 +127,12 @@ class Runs(Sequence[Run]):
         from flcluster.report.report import write_report
 
         return write_report(self._runs, output)
+
+    def page(self, path: str | Path) -> Path:
+        """Write all runs as one page that opens in a browser without a network; return where."""
+        from flcluster.report.html.page import write_page
+
+        return write_page(self._runs, path)
 
 
 def load(

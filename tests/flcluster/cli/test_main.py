@@ -153,7 +153,7 @@ def test_compare_runs_reports_and_goes_on(capfd, monkeypatch):
     monkeypatch.setattr("flcluster.cli.processes.subprocess", SimpleNamespace(Popen=Here))
     argv = ["compare", "--config", TINY, "--methods", "CDFL", "Local", "--output", "out", "--algorithm.cycles=2"]
     assert main(argv) == 0
-    assert {p.name for p in Path("out").iterdir()} >= {"CDFL", "Local", "report.md", "report.csv"}
+    assert {p.name for p in Path("out").iterdir()} >= {"CDFL", "Local", "report.md", "report.csv", "report.html"}
     assert list(Path("out").glob("*.png"))
     a, b = (json.loads(Path(f"out/{m}/summary.json").read_text()) for m in ("CDFL", "Local"))
     assert a["updates"] == b["updates"] == 12
