@@ -58,7 +58,7 @@ def test_every_python_example_runs(name):
 
 @pytest.mark.parametrize("name", [name for name, page in PAGES.items() if python_examples(page)])
 def test_every_python_example_passes_the_lint(name):
-    """Those of one page go on from each other, but for whole files, which begin with their names; nobody annotates them."""
+    """Those of one page go on from each other, but for whole files, which begin with their names."""
     for example in python_examples(PAGES[name]):
         whole = name == "README.md" or re.match(r"# \w+\.py\n", example)
         ignored = "ANN,D" if whole else "ANN,D,F401,F821"

@@ -16,9 +16,7 @@ from flcluster.engine.arguments import option
 from flcluster.engine.lock import held
 from flcluster.engine.process import is_main_process
 from flcluster.errors import UserError
-from flcluster.federation.bank import Bank
 from flcluster.files import LAST, PREVIOUS, has_checkpoint, last_checkpoint
-from flcluster.records.checkpoint import DamagedError, load_checkpoint
 from flcluster.records.configuration import flat
 
 MAY_CHANGE = (
@@ -153,6 +151,8 @@ class Restored:
 
 def restored(path: Path) -> Restored:
     """Read a checkpoint and check the rows it needs; where the last one is damaged, take the one before it."""
+    from flcluster.records.checkpoint import DamagedError  # here: --help needs this file too, and no PyTorch
+
     before = path.with_name(PREVIOUS)
     try:
         return Restored(_whole(path), path)
@@ -165,6 +165,9 @@ def restored(path: Path) -> Restored:
 
 def _whole(path: Path) -> dict[str, Any]:
     """Read a checkpoint; if it, or a row that it needs, is not as it was written, say so."""
+    from flcluster.federation.bank import Bank
+    from flcluster.records.checkpoint import DamagedError, load_checkpoint
+
     if path.name == LAST and not path.exists() and path.with_name(PREVIOUS).exists():
         raise DamagedError(f"{path} is missing")
     content = load_checkpoint(path)
