@@ -163,6 +163,7 @@ def test_the_summary_by_hand(recorder):
         "cluster_acc_mean": 0.7,  # of .6 and .8
         "kl": 0.0,
         "refused": 1,
+        "undone": 1,
         "upload_bytes": 1400,
         "download_bytes": 1000,
         "client_compute": 150,
