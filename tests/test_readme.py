@@ -3,6 +3,8 @@
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,28 @@ def test_every_python_example_runs(name):
             if not error.name or error.name.startswith("flcluster"):
                 raise
             pytest.skip(f"{error.name} is not installed")
+
+
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if python_examples(page)])
+def test_every_python_example_passes_the_lint(name):
+    """Those of one page go on from each other, but for whole files, which begin with their names."""
+    for example in python_examples(PAGES[name]):
+        whole = name == "README.md" or re.match(r"# \w+\.py\n", example)
+        ignored = "ANN,D" if whole else "ANN,D,F401,F821"
+        for command in (["check", "--no-cache", "--ignore", ignored], ["format", "--diff"]):
+            ruff = [sys.executable, "-m", "ruff", *command, "--quiet", "--stdin-filename", f"{ROOT}/example.py", "-"]
+            done = subprocess.run(ruff, input=example, capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_git_ignores_what_its_commands_write():
+    text = "\n".join(PAGES[name].read_text() for name in ("README.md", "docs/running.md"))
+    named = {word for word in re.findall(r"--output ([\w./]+)", text) if not word.startswith("results/")}
+    named = {word if Path(word).suffix else f"{word}/x" for word in named}
+    written = sorted({*named, "runs/quickstart/x", "data/x", "clients.png", "stream.png", "wandb/x"})
+    assert len(written) > 5
+    asked = subprocess.run(["git", "check-ignore", *written], cwd=ROOT, capture_output=True, text=True)
+    assert asked.stdout.split() == written
 
 
 def test_the_trainer_example_learns():

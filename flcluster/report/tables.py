@@ -43,18 +43,61 @@ class Grid:
 
 
 def terminal(grid: Grid) -> Table:
-    """Return a table for printing: numbers to the right, they and the first column in one line, heads in several."""
+    """Return a table for printing: numbers to the right, they and the first column in one line, heads in several.
+
+    In a terminal too narrow for that the last columns are left out, and the caption says which.
+    """
+    console = Console()
+    heads = fitting(grid, console.width) if console.is_terminal else grid.heads
+    absent = [head for head in grid.heads if head not in heads]
+    left = f" Left out in {console.width} columns: {', '.join(absent)}." if absent else ""
     table = Table(title=escape(grid.title), box=box.SIMPLE_HEAD, padding=0, caption_justify="left")
-    table.caption = escape(grid.caption)
-    for at, head in enumerate(grid.heads):
-        numbers = at > 0 and any(re.match(r"-?\.?\d", cell) for cell in grid.cells(head))
-        side: Literal["left", "right"] = "right" if numbers else "left"
-        widest = max(map(len, grid.cells(head))) if numbers else min(12, max(map(len, head.split())))
-        table.add_column(escape(head), justify=side, overflow="fold", no_wrap=at == 0, min_width=widest)
+    table.caption = escape(f"{grid.caption}{left}".strip())
+    widths = _widths(grid, heads, console.width) if console.is_terminal else [None] * len(heads)
+    for head, width in zip(heads, widths, strict=True):
+        side: Literal["left", "right"] = "right" if _numbers(grid, head) else "left"
+        first, least = head == heads[0], _narrowest(grid, head)
+        table.add_column(escape(head), justify=side, overflow="fold", no_wrap=first, min_width=least, width=width)
     for at, row in enumerate(grid.rows):
         style = "dim" if at in grid.dim else None
-        table.add_row(*(escape(row.get(head, "")) for head in grid.heads), style=style)
+        table.add_row(*(escape(row.get(head, "")) for head in heads), style=style)
     return table
+
+
+def _numbers(grid: Grid, head: str) -> bool:
+    return head != grid.heads[0] and any(re.match(r"-?\.?\d", cell) for cell in grid.cells(head))
+
+
+def _narrowest(grid: Grid, head: str) -> int:
+    """Return how narrow a column may become: numbers stay in one line, words are not broken if they are short."""
+    longest = max(map(len, grid.cells(head)), default=0)
+    words = min(12, max(map(len, head.split())))
+    if head == grid.heads[0]:
+        return max(longest, words)
+    return max(longest, words) if _numbers(grid, head) else words
+
+
+def fitting(grid: Grid, width: int) -> list[str]:
+    """Return the columns that fit beside each other, from the first on, with a blank between two; always the first."""
+    taken, found = 1, list[str]()
+    for head in grid.heads:
+        taken += _narrowest(grid, head) + 1
+        if found and taken > width:
+            break
+        found.append(head)
+    return found
+
+
+def _widths(grid: Grid, heads: Sequence[str], room: int) -> list[int]:
+    """Return how wide columns are: as narrow as they may become, and what is left goes to those that need most."""
+    widths = [_narrowest(grid, head) for head in heads]
+    natural = [max(len(head), *map(len, grid.cells(head))) for head in heads]
+    for _ in range(room - 1 - sum(width + 1 for width in widths)):
+        missing = [wanted - width for wanted, width in zip(natural, widths, strict=True)]
+        if max(missing) <= 0:
+            break
+        widths[missing.index(max(missing))] += 1
+    return widths
 
 
 def markdown(grid: Grid) -> str:

@@ -1,7 +1,8 @@
 """How accuracy, or another score, went over a run's updates: of clients, of cluster models, on both test sets."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -19,30 +20,53 @@ Inked = Sequence[tuple[Run, str]]
 """Runs and their methods' colours."""
 
 
+@dataclass(frozen=True)
+class Panel:
+    """One of the two panels of a dataset and K."""
+
+    title: str
+    y: str
+    columns: tuple[str, ...]
+    """What there must be one of, or the panel is left out."""
+    draw: Callable[[Axes, Run, str], object]
+
+
+CLIENTS = ("client_acc", "client_acc_after", "client_acc_before")
+
+
 def accuracy_figure(groups: Groups, inks: Mapping[str, str]) -> Figure | None:
-    """Draw one row of two panels for each dataset and K among the runs; None if there is nothing to draw."""
-    settings = list(dict.fromkeys(key[:2] for key in groups))
-    figure = Figure(figsize=(10, 3.9 * max(len(settings), 1) + 0.6), layout="constrained")
-    for i, (dataset, K) in enumerate(settings):
-        left, right = (figure.add_subplot(len(settings), 2, 2 * i + j) for j in (1, 2))
-        here = [(run, inks[key[2]]) for key, group in groups.items() if key[:2] == (dataset, K) for run in group]
-        score = common_score(run.score for run, _ in here).text
-        if any(has(run, "acc_global") for run, _ in here):
-            _both_tests(left, right, dataset, here, score)
-            continue
-        tidy(left, f"{dataset}, K = {K}: clients", "updates (server epochs)", f"client {score}")
-        tidy(right, f"{dataset}, K = {K}: cluster models", "updates (server epochs)", f"mean cluster {score}")
-        for run, ink in here:
-            _client_lines(left, run, ink)
-            _line(right, run, "cluster_acc", ink)
-        if not right.lines:
-            right.text(0.5, 0.5, "no cluster models", transform=right.transAxes, ha="center", color="0.4")
-            right.set(xticks=[], yticks=[])
+    """Draw one row of panels for each dataset and K among the runs; None if there is nothing to draw."""
+    rows = [(here, panels) for here, panels in _rows(groups, inks) if panels]
+    if not rows:
+        return None
+    wide = max(len(panels) for _, panels in rows)
+    figure = Figure(figsize=(10 if wide > 1 else 6.4, 3.9 * len(rows) + 0.6), layout="constrained")
+    for i, (here, panels) in enumerate(rows):
+        for j, panel in enumerate(panels, start=1):
+            axes = figure.add_subplot(len(rows), wide, wide * i + j)
+            tidy(axes, panel.title, "updates (server epochs)", panel.y)
+            axes.title.set_fontsize(10 if "\n" in panel.title else 12)
+            for run, ink in here:
+                panel.draw(axes, run, ink)
     methods = dict.fromkeys(key[2] for key in groups)
     handles = [Line2D([], [], color=inks[method], linewidth=2, label=method) for method in methods]
     drawn = {str(line.get_label()).rpartition(" ")[2] for axes in figure.axes for line in axes.lines}
     legend(figure, [*handles, *_patterns(drawn)])
-    return figure if drawn else None
+    return figure
+
+
+def _rows(groups: Groups, inks: Mapping[str, str]) -> Iterator[tuple[Inked, list[Panel]]]:
+    """Yield the runs of each dataset and K, and the panels that they have something for."""
+    for dataset, K in dict.fromkeys(key[:2] for key in groups):
+        here = [(run, inks[key[2]]) for key, group in groups.items() if key[:2] == (dataset, K) for run in group]
+        score = common_score(run.score for run, _ in here).text
+        panels = _both_tests(dataset, score)
+        if not any(has(run, "acc_global") for run, _ in here):
+            panels = [
+                Panel(f"{dataset}, K = {K}: clients", f"client {score}", CLIENTS, _client_lines),
+                Panel(f"{dataset}, K = {K}: cluster models", f"mean cluster {score}", ("cluster_acc",), _cluster_line),
+            ]
+        yield here, [each for each in panels if any(has(run, column) for run, _ in here for column in each.columns)]
 
 
 def _patterns(drawn: set[str]) -> list[Line2D]:
@@ -56,14 +80,21 @@ def _patterns(drawn: set[str]) -> list[Line2D]:
     return handles
 
 
-def _both_tests(left: Axes, right: Axes, dataset: str, runs: Inked, score: str) -> None:
-    """Draw how good clients' models are on their own test data and on all classes alike, dropouts' dashed."""
-    for axes, name, where in ((left, "acc_local", "clients' own test data"), (right, "acc_global", "global test set")):
-        tidy(axes, f"{dataset}\n{where}", "updates (server epochs)", f"mean {score}")
-        axes.title.set_fontsize(10)
-        for run, ink in runs:
-            _line(axes, run, name, ink)
-            _line(axes, run, f"{name}_dropouts", ink, "--")
+def _both_tests(dataset: str, score: str) -> list[Panel]:
+    """Say how good clients' models are on their own test data and on all classes alike, dropouts' dashed."""
+
+    def lines(axes: Axes, run: Run, ink: str, name: str) -> None:
+        _line(axes, run, name, ink)
+        _line(axes, run, f"{name}_dropouts", ink, "--")
+
+    return [
+        Panel(f"{dataset}\n{where}", f"mean {score}", (name, f"{name}_dropouts"), partial(lines, name=name))
+        for name, where in (("acc_local", "clients' own test data"), ("acc_global", "global test set"))
+    ]
+
+
+def _cluster_line(axes: Axes, run: Run, ink: str) -> None:
+    _line(axes, run, "cluster_acc", ink)
 
 
 def _client_lines(axes: Axes, run: Run, ink: str) -> None:

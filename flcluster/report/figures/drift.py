@@ -32,7 +32,7 @@ def draw_sizes(axes: Axes, run: Run, title: str) -> None:
 def drift_figure(run: Run) -> Figure | None:
     """Draw the panels that a run has columns for; None if it has nothing but accuracy over rounds."""
     panels = dict(_panels(run))
-    if not set(panels) - {f"{run.score.name} over rounds"}:
+    if all(title.startswith(f"{run.score.name} over") for title in panels):
         return None
     wide = len(panels) if len(panels) < 4 else math.ceil(len(panels) / 2)
     tall = math.ceil(len(panels) / wide)
