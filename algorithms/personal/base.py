@@ -9,6 +9,7 @@ import numpy as np
 from typing_extensions import TypeVar
 
 from flcluster.algorithms.rounds.fedavg import ClusteredState, FedAvg
+from flcluster.data import FederatedDataModule
 from flcluster.federation.bank import Table
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, Trained
@@ -49,6 +50,10 @@ class Personal(FedAvg[S]):
         """Return the rounds, and the steps that give clients their own models."""
         steps = -(-fed.data.num_clients // AT_ONCE)
         return [*super().phases(fed), Phase("own models", steps, self.some_own, self.rounds - 1)]
+
+    def samples_planned(self, data: FederatedDataModule, seed: int) -> float:
+        """Add the fine-tuning of every client."""
+        return super().samples_planned(data, seed) + float(self.finetune_epochs * data.sizes(self.rounds - 1).sum())
 
     def some_own(self, state: S, at: int, fed: Federation) -> tuple[S, Round]:
         """Give the next few clients their own models."""

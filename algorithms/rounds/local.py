@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flcluster.federation.federation import Federation
+from flcluster.protocol.budget import WithData
 from flcluster.protocol.outcome import OwnOrCommon, Round, Served, own_or_common
 from flcluster.protocol.rounds import RoundAlgorithm
 
@@ -35,7 +36,7 @@ class LocalRounds(RoundAlgorithm[LocalRoundsState]):
         """One random model for all."""
         return LocalRoundsState(fed.init_rows(1), torch.zeros(fed.data.num_clients, dtype=torch.bool))
 
-    def wanted(self, fed: Federation) -> int:
+    def wanted(self, fed: WithData) -> int:
         """Return how many clients a round trains; training alone, dropouts count too."""
         return self.participants or max(1, round(self.participation * fed.data.num_clients))
 

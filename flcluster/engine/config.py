@@ -145,7 +145,9 @@ def fit_parser(prog: str = "flcluster fit") -> ArgumentParser:
         "--model_start", type=str | None, default=None, help="File of weights that the first models have."
     )
     parser.add_argument("--run_dir", type=str | None, default=None, help="Default runs/<config>/<time>.")
-    parser.add_argument("--ckpt_path", type=str | None, default=None, help="'last' or a checkpoint to go on from.")
+    parser.add_argument(
+        "--ckpt_path", type=str | None, default=None, help="'last', 'auto' (last if there) or a checkpoint."
+    )
     parser.link_arguments("seed_everything", "data.init_args.seed")
     for name in ("num_classes", "input_shape"):
         parser.link_arguments(

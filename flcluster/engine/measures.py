@@ -12,6 +12,7 @@ from flcluster.clustering.silhouette import mean_distances
 from flcluster.federation.federation import Federation
 from flcluster.protocol.outcome import Served
 from flcluster.records.columns import SHOWN_SIZES
+from flcluster.records.recorder import worst_tenth
 
 BOTH = ("acc_global", "acc_local", "acc_global_dropouts", "acc_local_dropouts")
 """How good the clients' models are on all classes alike and on what clients hold themselves."""
@@ -61,6 +62,7 @@ def measured(served: Served, accuracies: NDArray[np.float64], t: int, fed: Feder
     sizes = np.bincount(labels[labels >= 0])
     return {
         "client_acc": _mean(accuracies),
+        "client_acc_worst": worst_tenth(known.tolist()),
         "client_acc_std": float(known.std()) if len(known) else nan,
         "clusters": float((sizes > 0).sum()),
         "purity": matched_purity(labels[holding], true_clusters(holding, t, fed)) if fed.data.num_clusters > 1 else nan,

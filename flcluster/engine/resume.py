@@ -21,6 +21,10 @@ MAY_CHANGE = (
 )
 
 
+AUTO = "auto"
+"""As ``ckpt_path``: the last checkpoint where there is one, else from the start."""
+
+
 def option(argv: list[str], name: str) -> list[str]:
     """Return the values of an option as given on the command line, before any parsing."""
     found = [b for a, b in pairwise(argv) if a == f"--{name}"]
@@ -29,7 +33,7 @@ def option(argv: list[str], name: str) -> list[str]:
 
 def free_directory(settings: Namespace, argv: list[str]) -> Path:
     """Return where a new run goes: where it is told to, if no run is there, or a new directory."""
-    if settings.ckpt_path is not None:
+    if settings.ckpt_path not in (None, AUTO):
         raise UserError("ckpt_path belongs on the command line: --run_dir DIR --ckpt_path last")
     if settings.run_dir is None:
         configs = option(argv, "config")
@@ -46,10 +50,11 @@ def resumed(argv: list[str]) -> tuple[Path | None, Path | None]:
     run_dir = Path(run_dirs[-1]) if run_dirs else None
     if not paths or paths[-1] in ("null", ""):
         return run_dir, None
-    if paths[-1] == "last":
+    if paths[-1] in ("last", AUTO):
         if run_dir is None:
-            raise UserError("--ckpt_path last needs --run_dir DIR, the run to go on with")
-        return run_dir, run_dir / "checkpoints" / "last.ckpt"
+            raise UserError(f"--ckpt_path {paths[-1]} needs --run_dir DIR, the run to go on with")
+        last = run_dir / "checkpoints" / "last.ckpt"
+        return run_dir, last if paths[-1] == "last" or last.exists() else None
     path = Path(paths[-1])
     home = path.resolve().parent.parent
     if run_dir is not None and run_dir.resolve() != home:

@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 from torch import Tensor
 
+from flcluster.data import FederatedDataModule
+from flcluster.errors import UserError
 from flcluster.errors import at_least as at_least
 from flcluster.federation.federation import Federation
 
@@ -81,6 +83,14 @@ class Algorithm(ABC, Generic[S]):
     def own_row(self, state: S, client: int) -> tuple[str, int]:
         """Return the table and the row of it that hold a client's model, where clients have models of their own."""
         return "start", client
+
+    def samples_planned(self, data: FederatedDataModule, seed: int) -> float:
+        """Return how many samples clients will go through in local training, a sample counted each time it is used.
+
+        It is told before anything runs, of data that are set up: where clients are drawn, their mean counts. What a
+        server computes is not in it.
+        """
+        raise UserError(f"{type(self).__name__} does not say how much it will train: give it a samples_planned")
 
     def gauges(self, state: S) -> dict[str, float]:
         """Return what a session's row shows of the state as it is then."""

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from flcluster.data import FederatedDataModule
 from flcluster.devices.profiles import Devices
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, samples_processed
 from flcluster.protocol.base import Algorithm, at_least
+from flcluster.protocol.budget import OnlyData, WithData, total_of
 from flcluster.protocol.outcome import Round, Served
 from flcluster.protocol.participation import AWAY, Cohort, Load, profile_of
 from flcluster.records.columns import POPULATION
@@ -102,7 +104,7 @@ class RoundAlgorithm(Algorithm[S]):
 
     # who takes part ---------------------------------------------------------------------------------------------
 
-    def wanted(self, fed: Federation) -> int:
+    def wanted(self, fed: WithData) -> int:
         """Return how many clients a round should train."""
         return self.participants or max(1, round(self.participation * len(fed.data.participants)))
 
@@ -163,6 +165,16 @@ class RoundAlgorithm(Algorithm[S]):
         """Return how many samples a client with ``size`` samples goes through in a round."""
         norm = fed.layout.has_batch_norm
         return samples_processed(size, self.local_epochs, self.batch_size, self.local_steps, norm)
+
+    def samples_planned(self, data: FederatedDataModule, seed: int) -> float:
+        """As many clients a round as are wanted and hold data, each with the mean of what they would go through."""
+
+        def samples(t: int) -> float:
+            sizes = data.sizes(t)[data.holding(t)].tolist()
+            each = [samples_processed(size, self.local_epochs, self.batch_size, self.local_steps) for size in sizes]
+            return min(self.wanted(OnlyData(data)), len(each)) * sum(each) / max(len(each), 1)
+
+        return total_of(self.rounds, samples)
 
     def opening_seconds(self, state: S, fed: Federation) -> float:
         """Return how much virtual time passes before the first round."""

@@ -7,14 +7,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from flcluster.data import joined
-from flcluster.devices.schedule import Arrivals, UniformArrivals
+from flcluster.data import FederatedDataModule, joined
+from flcluster.devices.schedule import Arrivals, UniformArrivals, Workload, scheduled
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job
 from flcluster.federation.layout import all_finite
 from flcluster.federation.worker import Worker
 from flcluster.protocol.base import Algorithm, S, at_least
+from flcluster.protocol.budget import total_of
 
 
 @dataclass(eq=False)
@@ -95,6 +96,13 @@ class UploadAlgorithm(Algorithm[S]):
     def prox(self) -> float:
         """Weight of the proximal term in local training."""
         return 0.0
+
+    def samples_planned(self, data: FederatedDataModule, seed: int) -> float:
+        """What the clients on the schedule hold when their turn comes; not the server's pre-training."""
+        total = round(self.cycles * len(data.participants))
+        schedule = scheduled(self.arrivals, data.participants, total, seed, Workload(data.size, self.local_epochs, 0))
+        clients, cycles = schedule.clients.tolist(), schedule.cycles().tolist()
+        return self.local_epochs * total_of(total, lambda n: data.size(clients[n], cycles[n]))
 
     def pretrained(self, fed: Federation) -> Tensor:
         """Pre-train every cluster model on its proxy set from one common initialisation, ``[K, P]``."""

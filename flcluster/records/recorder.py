@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Iterable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,28 @@ import torch
 from flcluster.errors import UserError
 from flcluster.records.exchange import Exchange
 
-MEASURED = ("client_acc_before", "client_acc_after", "cluster_acc", "kl", "fresh_share", "deprecated_share")
+REPLIES = ("client_acc_before", "client_acc_after")
+"""Accuracies of clients before and after what they got back: a row has the mean over clients of each one's last."""
+
+
+MEASURED = (*REPLIES, "client_acc_worst", "cluster_acc", "kl", "fresh_share", "deprecated_share")
 
 
 TOTALS = ("refused", "upload_bytes", "download_bytes", "client_compute", "server_compute")
 
 
 RECENT = 5
+
+
+def worst_tenth(accuracies: Iterable[float]) -> float:
+    """Return the mean over the worst tenth of the clients, at least one of them; NaN where none was measured.
+
+    >>> worst_tenth([0.9] * 18 + [0.2, 0.4])
+    0.3
+    """
+    known = sorted(accuracy for accuracy in accuracies if not math.isnan(accuracy))
+    worst = known[: max(1, len(known) // 10)]
+    return math.fsum(worst) / len(worst) if worst else math.nan
 
 
 class CsvFile:
@@ -32,6 +48,9 @@ class CsvFile:
         self.file = open(path or os.devnull, "w" if position is None else "a", encoding="utf-8")  # noqa: SIM115
         if position is None:
             self.file.write(",".join(columns) + "\n")
+        elif path is not None:  # the run may have begun with a version that had other columns
+            with path.open(encoding="utf-8") as begun:
+                self.columns = begun.readline().rstrip("\n").split(",")
 
     def write(self, row: dict[str, Any]) -> None:
         """Append a row; None and NaN become empty cells."""
@@ -50,6 +69,11 @@ def cell(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return repr(float(value)) if isinstance(value, float) else str(value)
+
+
+def known_mean(values: torch.Tensor) -> float:
+    """Return the mean of what is known, NaN if nothing is."""
+    return float(values[~values.isnan()].mean())
 
 
 class Recorder:
@@ -139,7 +163,7 @@ class Recorder:
     ) -> dict[str, float]:
         """Write one row of metrics and return what loggers should get: all but the name of the phase."""
         self._keep(gauges or {})
-        means = {name: sum(v) / len(v) for name, v in self.pending.items()}
+        means = {name: sum(v) / len(v) for name, v in self.pending.items() if name not in REPLIES} | self._of_clients()
         if clusters:
             stood_for = [acc for acc in clusters if not math.isnan(acc)]  # fewer models than clusters leave some out
             means |= {f"cluster_acc_{k}": acc for k, acc in enumerate(clusters)}
@@ -153,6 +177,13 @@ class Recorder:
         self.shown = {**self.shown, **means}
         return {k: float(v) for k, v in row.items()}
 
+    def _of_clients(self) -> dict[str, float]:
+        """Return what is known of the clients after a session in which some were measured: as the summary has it."""
+        found = {name: known_mean(row) for name, row in zip(REPLIES, self.last, strict=True) if name in self.pending}
+        if REPLIES[1] in found:
+            found["client_acc_worst"] = worst_tenth(self.last[1].tolist())
+        return {name: value for name, value in found.items() if not math.isnan(value)}
+
     def _keep(self, gauges: dict[str, float]) -> None:
         self.gauges = gauges
         if not math.isnan(gauges.get("client_acc", math.nan)):
@@ -164,7 +195,7 @@ class Recorder:
 
         def over_clients(row: int) -> tuple[float | None, float | None]:
             seen = self.last[row][~self.last[row].isnan()]
-            return (float(seen.mean()), float(seen.std(correction=0))) if len(seen) else (None, None)
+            return (known_mean(self.last[row]), float(seen.std(correction=0))) if len(seen) else (None, None)
 
         before, before_std = over_clients(0)
         after, after_std = over_clients(1)
@@ -174,6 +205,7 @@ class Recorder:
             "client_acc_before_std": before_std,
             "client_acc_after": after,
             "client_acc_after_std": after_std,
+            "client_acc_worst": None if after is None else worst_tenth(self.last[1].tolist()),
             "cluster_acc": self.cluster_last,
             "cluster_acc_mean": self.cluster_sum / self.sessions if self.sessions else None,
             "kl": self.kl_sum / self.counts["estimates"] if self.counts["estimates"] else None,

@@ -1,6 +1,5 @@
 """How accuracy went over a run's updates: of clients, of cluster models, on both test sets."""
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -10,12 +9,16 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from flcluster.records.reader import Run
-from flcluster.report.curves import has
-from flcluster.report.style import legend, tidy
+from flcluster.report.curves import common, has, points
+from flcluster.report.style import band, legend, tidy
 from flcluster.report.summaries import Groups
 
-Inked = Sequence[tuple[Run, str]]
-"""Runs and their methods' colours."""
+Repeats = Sequence[Run]
+"""Runs that differ in their seed: one line, with a band of a standard deviation."""
+
+
+Inked = Sequence[tuple[Repeats, str]]
+"""Repeats and their methods' colours."""
 
 
 def accuracy_figure(groups: Groups, inks: Mapping[str, str]) -> Figure | None:
@@ -24,15 +27,15 @@ def accuracy_figure(groups: Groups, inks: Mapping[str, str]) -> Figure | None:
     figure = Figure(figsize=(10, 3.9 * max(len(settings), 1) + 0.6), layout="constrained")
     for i, (dataset, K) in enumerate(settings):
         left, right = (figure.add_subplot(len(settings), 2, 2 * i + j) for j in (1, 2))
-        here = [(run, inks[key[2]]) for key, group in groups.items() if key[:2] == (dataset, K) for run in group]
-        if any(has(run, "acc_global") for run, _ in here):
+        here = [(group, inks[key[2]]) for key, group in groups.items() if key[:2] == (dataset, K)]
+        if any(has(run, "acc_global") for group, _ in here for run in group):
             _both_tests(left, right, dataset, here)
             continue
         tidy(left, f"{dataset}, K = {K}: clients", "updates (server epochs)", "client accuracy")
         tidy(right, f"{dataset}, K = {K}: cluster models", "updates (server epochs)", "mean cluster accuracy")
-        for run, ink in here:
-            _client_lines(left, run, ink)
-            _line(right, run, "cluster_acc", ink)
+        for group, ink in here:
+            _client_lines(left, group, ink)
+            _line(right, group, "cluster_acc", ink)
         if not right.lines:
             right.text(0.5, 0.5, "no cluster models", transform=right.transAxes, ha="center", color="0.4")
             right.set(xticks=[], yticks=[])
@@ -59,31 +62,38 @@ def _both_tests(left: Axes, right: Axes, dataset: str, runs: Inked) -> None:
     for axes, name, where in ((left, "acc_local", "clients' own test data"), (right, "acc_global", "global test set")):
         tidy(axes, f"{dataset}\n{where}", "updates (server epochs)", "mean accuracy")
         axes.title.set_fontsize(10)
-        for run, ink in runs:
-            _line(axes, run, name, ink)
-            _line(axes, run, f"{name}_dropouts", ink, "--")
+        for group, ink in runs:
+            _line(axes, group, name, ink)
+            _line(axes, group, f"{name}_dropouts", ink, "--")
 
 
-def _client_lines(axes: Axes, run: Run, ink: str) -> None:
+def _client_lines(axes: Axes, group: Repeats, ink: str) -> None:
     """Draw what is known of the clients: all of them if they were measured, else those that uploaded.
 
     Where no reply parts a before from an after there is one accuracy, and one solid line.
     """
-    if _line(axes, run, "client_acc", ink, linewidth=2.2):
+    if _line(axes, group, "client_acc", ink, linewidth=2.2):
         return
+    if not _line(axes, group, "client_acc_after", ink):
+        _line(axes, group, "client_acc_before", ink)
+    elif any(_parted(run) for run in group):
+        _line(axes, group, "client_acc_before", ink, "--")
+
+
+def _parted(run: Run) -> bool:
     before, after = (run.metrics.get(f"client_acc_{when}", np.empty(0)) for when in ("before", "after"))
-    if not _line(axes, run, "client_acc_after", ink):
-        _line(axes, run, "client_acc_before", ink)
-    elif not np.array_equal(before, after, equal_nan=True):
-        _line(axes, run, "client_acc_before", ink, "--")
+    return not np.array_equal(before, after, equal_nan=True)
 
 
-def _line(axes: Axes, run: Run, column: str, ink: str, style: str = "-", linewidth: float = 1.5) -> bool:
-    x = run.metrics["update"]
-    y = run.metrics.get(column, np.full(len(x), math.nan))
-    if not (known := np.isfinite(x) & np.isfinite(y)).any():
+def _line(axes: Axes, group: Repeats, column: str, ink: str, style: str = "-", linewidth: float = 1.5) -> bool:
+    curves = [points(run, "update", column) for run in group]
+    if not (curves := [curve for curve in curves if len(curve[0])]):
         return False
-    marker = "o" if known.sum() < 3 else None
-    label = f"{run.label}: {column}"
-    axes.plot(x[known], y[known], style, color=ink, marker=marker, label=label, linewidth=linewidth)
+    x, values = common(curves)
+    if not len(x):
+        return False
+    marker = "o" if len(x) < 3 else None
+    label = f"{group[0].label}: {column}"
+    axes.plot(x, values.mean(0), style, color=ink, marker=marker, label=label, linewidth=linewidth)
+    band(axes, x, values, ink)
     return True
