@@ -49,6 +49,7 @@ def build(plan: Plan) -> Experiment:
         callbacks=made.callbacks or [],
         restored=restored,
         logger_ids=ids,
+        command=plan.command,
     )
 
 
@@ -89,7 +90,7 @@ def drive(fabric: Fabric, exp: Experiment) -> dict[str, Any]:
         exp.model = deepcopy(exp.model)  # tensors that were handed to another process are shared with it
     with Interrupt() as interrupt:
         run = ActiveRun(exp, fabric, interrupt)
-        with run.progress, closing(run):
+        with run.log.listening(), run.progress, closing(run):
             run.begin()
             return run.finish(run.drive())
 

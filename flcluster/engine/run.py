@@ -12,6 +12,7 @@ from torch import Tensor
 
 from flcluster.data import FederatedDataModule
 from flcluster.engine.config import EngineConfig, FabricConfig
+from flcluster.engine.log import RunLog
 from flcluster.engine.loggers import finish_logger, start_loggers
 from flcluster.engine.loop import Loop
 from flcluster.engine.process import Interrupt, peak_gb
@@ -27,7 +28,7 @@ from flcluster.protocol.base import Algorithm
 from flcluster.protocol.rounds import RoundAlgorithm
 from flcluster.protocol.uploads import UploadAlgorithm
 from flcluster.records.checkpoint import save_checkpoint
-from flcluster.records.provenance import code_version
+from flcluster.records.provenance import add_provenance, code_version, provenance
 from flcluster.records.recorder import RECENT, Recorder
 
 
@@ -51,6 +52,8 @@ class Experiment:
     """Weights of the first models that no file has yet; the run's directory will."""
     go_on: str = "flcluster fit --run_dir {run_dir} --ckpt_path last"
     """How to go on with the run once it has stopped."""
+    command: str = ""
+    """What started it."""
 
 
 class ActiveRun:
@@ -91,7 +94,11 @@ class ActiveRun:
         self.begun = exp.restored is not None
         """Whether there is a checkpoint to go on from."""
         self.fed.note = self._note
-        self.progress = RunProgress(exp.algorithm.title, self.loop.total, 0, enabled=self.main and exp.engine.progress)
+        if self.main:
+            add_provenance(exp.run_dir, provenance(exp.command, self.code[0], fabric.world_size))
+        self.log = RunLog(exp.run_dir / "run.log" if self.main else None)
+        shown = self.main and exp.engine.progress
+        self.progress = RunProgress(exp.algorithm.title, self.loop.total, 0, enabled=shown, log=self.log.write)
 
     def _note(self, text: str) -> None:
         """Show what takes long before the first step; being told to stop then leaves nothing to go on from."""

@@ -28,8 +28,8 @@ RECENT = 5
 def worst_tenth(accuracies: Iterable[float]) -> float:
     """Return the mean over the worst tenth of the clients, at least one of them; NaN where none was measured.
 
-    >>> worst_tenth([0.9] * 18 + [0.2, 0.4])
-    0.3
+    >>> worst_tenth([0.9] * 18 + [0.25, 0.5])
+    0.375
     """
     known = sorted(accuracy for accuracy in accuracies if not math.isnan(accuracy))
     worst = known[: max(1, len(known) // 10)]

@@ -27,6 +27,10 @@ Named = str | type | Mapping[str, Any]
 """A class: by name, itself, or with its settings as ``{"class_path": …, "init_args": {…}}``."""
 
 
+GO_ON = 'fl.fit(…, run_dir="{run_dir}", ckpt="last")'
+"""How to go on with a script's run."""
+
+
 def fit(
     data: FederatedDataModule | Named | None = None,
     model: LightningModule | Named | None = None,
@@ -71,7 +75,8 @@ def fit(
     with untouched():
         made = recipe(given)
         with tidy(made.plan.run_dir):
-            exp = replace(build(made.plan), start=made.start, go_on='fl.fit(…, run_dir="{run_dir}", ckpt="last")')
+            told = {"command": f"fl.fit in {Path(sys.argv[0]).name or 'Python'}", "go_on": GO_ON}
+            exp = replace(build(made.plan), start=made.start, **told)
             if made.start is not None and not isinstance(model, LightningModule):
                 start_from(exp.model, made.start, "start")
             place(exp)
