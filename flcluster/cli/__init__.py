@@ -13,7 +13,8 @@ from flcluster.federation.ranks import is_main_process
 def fit_command(argv: list[str]) -> int:
     """Run one method: --config A.yaml [--config B.yaml …] [--key value …]."""
     from flcluster.engine.config import plan_fit
-    from flcluster.engine.fit import build, fit
+    from flcluster.engine.fit import build, elsewhere, fit
+    from flcluster.engine.loggers import keep_pictures
     from flcluster.engine.process import exit_code
     from flcluster.engine.resume import tidy
     from flcluster.records.reader import Run
@@ -27,19 +28,23 @@ def fit_command(argv: list[str]) -> int:
     if not is_main_process():
         return 0
     if summary["updates"] and exp.engine.pictures:
-        draw_run(exp.run_dir)
+        pictures = draw_run(exp.run_dir)
+        if not elsewhere(exp.fabric):
+            keep_pictures(exp.loggers, pictures)
     if summary["updates"] and exp.engine.table:
         wide_console().print(summary_table([Run.load(exp.run_dir)]))
     return exit_code(summary["status"])
 
 
-def draw_run(run_dir: Path) -> None:
+def draw_run(run_dir: Path) -> list[Path]:
     """Draw a run's pictures into its directory: here, not in the engine, so that no other process loads matplotlib."""
     from flcluster.records.reader import Run
     from flcluster.report.figures.of_run import run_pictures
 
-    for path in run_pictures(Run.load(run_dir)):
+    pictures = run_pictures(Run.load(run_dir))
+    for path in pictures:
         print(f"drew {path}", file=sys.stderr)
+    return pictures
 
 
 def compare_command(argv: list[str]) -> int:

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jsonargparse import Namespace
-
+from flcluster.cli.variants import Built
 from flcluster.data import FederatedDataModule
 from flcluster.errors import UserError
 from flcluster.protocol.base import Algorithm
@@ -42,7 +41,7 @@ class Planned:
         return [f"--algorithm.{unit}", f"{length_for(self.method, self.data, self.seed, goal):g}"]
 
 
-def budgets(built: Mapping[str, Namespace], wanted: str, remedy: str) -> dict[str, list[str]]:
+def budgets(built: Mapping[str, Built], wanted: str, remedy: str) -> dict[str, list[str]]:
     """Compare budgets of variants on the same data; return the arguments that give variants the one they are to have.
 
     Args:
@@ -76,11 +75,11 @@ def _goal(wanted: str) -> float | None:
     return goal
 
 
-def _planned(built: Mapping[str, Namespace]) -> list[list[Planned]]:
+def _planned(built: Mapping[str, Built]) -> list[list[Planned]]:
     """Return what variants will train on, those on the same data together, which are set up once."""
     groups: dict[str, list[Planned]] = {}
-    for name, made in built.items():
-        group = groups.setdefault(made.data_settings, [])
+    for name, variant in built.items():
+        group, made = groups.setdefault(variant.data, []), variant.made
         data = group[0].data if group else made.data
         if not group:
             data.prepare_data()

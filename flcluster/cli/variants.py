@@ -42,7 +42,17 @@ class Variants:
         return [with_seed(slug(name), arguments[name], seed) for seed in seeds for name in self.names]
 
 
-def check(variants: Variants) -> dict[str, Namespace]:
+@dataclass(frozen=True)
+class Built:
+    """A variant as it would run."""
+
+    made: Namespace
+    """Its parts, of which none has begun."""
+    data: str
+    """The settings of its data; variants with the same ones are compared."""
+
+
+def check(variants: Variants) -> dict[str, Built]:
     """Parse and build every variant before the first one runs, so that no mistake waits behind hours of training."""
     from flcluster.engine.fit import instantiated
 
@@ -54,8 +64,7 @@ def check(variants: Variants) -> dict[str, Namespace]:
         with named(f"{variants.plan.called}: variant {name}"):
             given = parser.parse_args(variants.arguments(name, settings))
             given.logger = None  # parsed, but none begins to write yet
-            built[name] = instantiated(Plan(parser, given, Path("."), None))
-            built[name].data_settings = text({"data": given.data.as_dict()})
+            built[name] = Built(instantiated(Plan(parser, given, Path("."), None)), text(given.data.as_dict()))
     return built
 
 

@@ -33,7 +33,7 @@ def build(plan: Plan) -> Experiment:
     """Instantiate what a plan names. No data is read yet."""
     restored = load_checkpoint(plan.checkpoint) if plan.checkpoint else None
     config = plan.config  # before the loggers are told what is this run's alone
-    ids = prepare_loggers(plan.settings, plan.run_dir, restored["logger_ids"] if restored else {})
+    ids = prepare_loggers(plan.settings, plan.run_dir, restored["logger_ids"] if restored else {}, config)
     made = instantiated(plan)
     loggers = made.logger if isinstance(made.logger, list) else [made.logger] if made.logger else []
     return Experiment(

@@ -192,7 +192,7 @@ class ActiveRun:
                     temporary.write_bytes(content.encode() if isinstance(content, str) else content)
             write_json(self.exp.run_dir / "summary.json", summary)
             for logger in self.loggers:
-                finish_logger(logger, summary)
+                finish_logger(logger, summary, self.exp.run_dir)
         self.fabric.barrier()
         if why:
             self.progress.note(f"stopped at {self.loop.position} of {self.loop.total}: {why}")

@@ -62,9 +62,12 @@ def configuration_key(run: Run) -> str:
     Runs with the same key are repeats: they differ in their seed, or in nothing that may change a result. Runs with
     another key are not, whatever they are called. It is the column ``config`` of gathered results.
     """
-    if run.settings is None:
-        return ""
-    return hashlib.sha256(json.dumps(counted(run.settings), sort_keys=True, default=str).encode()).hexdigest()[:12]
+    return "" if run.settings is None else key_of_settings(run.settings)
+
+
+def key_of_settings(settings: Mapping[str, Any]) -> str:
+    """Return the short hash of a resolved configuration."""
+    return hashlib.sha256(json.dumps(counted(settings), sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 def differences(runs: Sequence[Run]) -> list[str]:
