@@ -1,11 +1,12 @@
 """Rounds of one global model, and then a model of its own for every client, those that dropped out too."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from torch import Tensor
 from typing_extensions import TypeVar
 
 from flcluster.algorithms.rounds.fedavg import ClusteredState, FedAvg
@@ -82,6 +83,11 @@ class Personal(FedAvg[S]):
         """Tell of clients that got the global model once more and trained, in no virtual time."""
         cohort = Cohort(list(clients), seconds=0.0, load=Load(uploads=0.0))
         return Round(cohort, trained, self.own(fed), clients)
+
+    def newcomers(self, state: S, clients: Sequence[int], t: int, fed: Federation) -> Iterator[Tensor]:
+        """Yield the model of its own that each got with all the others, once that is made."""
+        served = self.served(state, t, fed)
+        yield from (served.models[int(served.which[client])] for client in clients)
 
     # what is measured -------------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """No collaboration, in rounds: every client trains its own model from one common initialisation, dropouts too."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,11 +39,12 @@ class LocalRounds(RoundAlgorithm[LocalRoundsState]):
 
     def wanted(self, fed: WithData) -> int:
         """Return how many clients a round trains; training alone, dropouts count too."""
-        return self.participants or max(1, round(self.participation * fed.data.num_clients))
+        able = fed.data.num_clients - len(fed.data.newcomers)
+        return self.participants or max(1, round(self.participation * able))
 
     def available(self, t: int, fed: Federation) -> NDArray[np.int64]:
         """Return the clients that hold training data and are online: who has dropped out can still train alone."""
-        return self.online(np.flatnonzero(fed.data.sizes(t)), fed)
+        return self.online(np.setdiff1d(np.flatnonzero(fed.data.sizes(t)), fed.data.newcomers), fed)
 
     def step(self, state: LocalRoundsState, t: int, fed: Federation) -> tuple[LocalRoundsState, Round]:
         """Train each client on its own data."""
@@ -59,6 +61,11 @@ class LocalRounds(RoundAlgorithm[LocalRoundsState]):
     def served(self, state: LocalRoundsState, t: int, fed: Federation) -> Served:
         """Every client uses its own model, or the first one before it has trained."""
         return own_or_common(state.initial[0], fed.table("own"), state.trained.numpy())
+
+    def newcomers(self, state: LocalRoundsState, clients: Sequence[int], t: int, fed: Federation) -> Iterator[Tensor]:
+        """Yield the first model after one round's training on each client's own data."""
+        training = fed.train(self.job(client, state.initial[0], t, fed) for client in clients)
+        yield from (result.row if result.usable else state.initial[0] for result in training)
 
     def own_row(self, state: LocalRoundsState, client: int) -> tuple[str, int]:
         """Return where a client's model lies."""

@@ -55,6 +55,7 @@ class StreamDataModule(FederatedDataModule):
         download: Download what is missing, where that is possible.
         seed: Seed of every draw.
         val_share: Share of the training samples that is set apart as they arrive, to choose by; 0 sets none apart.
+        unseen: Share of the clients that are held out of training and join at the end, to be scored; none if not given.
     """
 
     num_clusters = 1
@@ -77,8 +78,10 @@ class StreamDataModule(FederatedDataModule):
         download: bool = False,
         seed: int = 0,
         val_share: float = 0.0,
+        unseen: float | None = None,
     ) -> None:
         super().__init__()
+        self.unseen = self._held_out(unseen)
         self.num_classes, self.input_shape = num_classes, tuple(input_shape)
         self.num_clients = num_clients
         self.arrivals, self.shift = arrivals or LabelBuckets(), shift

@@ -15,6 +15,7 @@ from flcluster.engine.config import EngineConfig, FabricConfig
 from flcluster.engine.log import RunLog
 from flcluster.engine.loggers import finish_logger, start_loggers
 from flcluster.engine.loop import Loop
+from flcluster.engine.measures import newcomers_accuracies
 from flcluster.engine.process import Interrupt, peak_gb
 from flcluster.engine.progress import RunProgress
 from flcluster.engine.round_loop import RoundLoop
@@ -185,7 +186,9 @@ class ActiveRun:
         """Write the checkpoint and the summary."""
         self.save()
         self.fabric.call("on_fit_end", loop=self.loop)
-        summary = self.summary(why)
+        t, loop = self.loop.data_cycle, self.loop
+        joined = newcomers_accuracies(loop.algorithm, loop.state, t, self.fed) if loop.position else {}
+        summary = {**self.summary(why), **joined}
         if self.main:
             for name, content in self.exp.algorithm.files(self.loop.state, self.loop.position, self.fed).items():
                 with replacing(self.exp.run_dir / name) as temporary:
@@ -275,5 +278,7 @@ def make_loop(algorithm: Algorithm[Any], fed: Federation, look_ahead: int | None
     if isinstance(algorithm, UploadAlgorithm):
         return UploadLoop(algorithm, fed, look_ahead, session)
     if isinstance(algorithm, RoundAlgorithm):
+        if len(fed.data.newcomers) and not algorithm.takes_newcomers:
+            raise UserError(f"data.unseen: {type(algorithm).__name__} does not say what newcomers get: write newcomers")
         return RoundLoop(algorithm, fed, session)
     raise UserError(f"{type(algorithm).__name__} is neither an UploadAlgorithm nor a RoundAlgorithm")

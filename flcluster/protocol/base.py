@@ -5,6 +5,7 @@ live in the federation's tables.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar, get_args
 
@@ -91,6 +92,19 @@ class Algorithm(ABC, Generic[S]):
         server computes is not in it.
         """
         raise UserError(f"{type(self).__name__} does not say how much it will train: give it a samples_planned")
+
+    def newcomers(self, state: S, clients: Sequence[int], t: int, fed: Federation) -> Iterator[Tensor]:
+        """Yield what each of some clients gets that joins at the end, with the data of cycle ``t``, and is scored with.
+
+        Of the models that the server has, the one that fits its training data best.
+        """
+        models = self.server_models(state)
+        if models is None:
+            raise UserError(f"data.unseen: {type(self).__name__} does not say what newcomers get: write newcomers")
+        for client in clients:
+            view = fed.data.shard(client, t).train
+            losses = [fed.loss(model, view) for model in models] if len(models) > 1 and len(view) else [0.0]
+            yield models[losses.index(min(losses))]
 
     def gauges(self, state: S) -> dict[str, float]:
         """Return what a session's row shows of the state as it is then."""

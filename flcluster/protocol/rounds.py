@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
@@ -201,6 +201,20 @@ class RoundAlgorithm(Algorithm[S]):
     def served(self, state: S, t: int, fed: Federation) -> Served:
         """Say which model each client uses on the data of round ``t``."""
         raise UserError(f"{type(self).__name__} cannot measure all clients: use algorithm.measure=participants")
+
+    @property
+    def takes_newcomers(self) -> bool:
+        """Whether the method says anywhere which model a client gets that has not taken part."""
+        told = {"newcomers": RoundAlgorithm, "served": RoundAlgorithm, "server_models": Algorithm, "clusters": Algorithm}
+        return any(getattr(type(self), name) is not getattr(base, name) for name, base in told.items())
+
+    def newcomers(self, state: S, clients: Sequence[int], t: int, fed: Federation) -> Iterator[Tensor]:
+        """Yield the best fitting of the server's models; without one, what each client is served anyway."""
+        if self.server_models(state) is not None or type(self).served is RoundAlgorithm.served:
+            yield from super().newcomers(state, clients, t, fed)
+            return
+        served = self.served(state, t, fed)
+        yield from (served.models[int(served.which[client])] for client in clients)
 
     def measures(self, state: S, t: int, fed: Federation) -> dict[str, float]:
         """Return what a session's row shows besides, where it takes the data or the clients' models to know it."""

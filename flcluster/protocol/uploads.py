@@ -1,7 +1,8 @@
 """What a method of uploads is: a client's model in, a reply out."""
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
@@ -11,7 +12,7 @@ from flcluster.data import FederatedDataModule, joined
 from flcluster.devices.schedule import Arrivals, UniformArrivals, Workload, scheduled
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
-from flcluster.federation.jobs import Job
+from flcluster.federation.jobs import Job, Trained
 from flcluster.federation.layout import all_finite
 from flcluster.federation.worker import Worker
 from flcluster.protocol.base import Algorithm, S, at_least
@@ -139,6 +140,26 @@ class UploadAlgorithm(Algorithm[S]):
         An upload whose numbers are not finite is refused.
         """
         return None
+
+    def newcomers(self, state: S, clients: Sequence[int], t: int, fed: Federation) -> Iterator[Tensor]:
+        """Let each join, train and upload once, and yield the model of the reply; no upload changes another's state."""
+
+        def seen(worker: Worker, job: Job, trained: Trained[Tensor]) -> Tensor | None:
+            return self.observe(worker, trained.row, fed)
+
+        for client in clients:
+            first, view = self.join(state, client, fed), fed.data.shard(client, t).train
+            start = self.trains_from(state, first.row)
+            job = Job(client, start, view, self.local_epochs, self.batch_size, cycle=t, prox=self.prox)
+            (trained,) = fed.train([replace(job, anchor=first.anchor if self.prox else None)], seen)
+            if not trained.usable:
+                yield first.row
+                continue
+            epoch = int(getattr(state, "epoch", 0))
+            up = Upload(
+                client, t, trained.row, start.to(fed.device), epoch, epoch, trained.size, first.carry, trained.seen, 1.0
+            )
+            yield self.upload(state, up, fed)[1].row
 
     @abstractmethod
     def upload(self, state: S, up: Upload, fed: Federation) -> tuple[S, Reply]:

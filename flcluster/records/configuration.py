@@ -13,7 +13,7 @@ from flcluster.records.reader import Run
 COUNTED = r"(data|model|algorithm|callbacks)(\..*)?|model_start|fabric\.precision|engine\.session"
 
 
-OPTIONAL = r"callbacks|model_start|engine\.session"
+OPTIONAL = r"callbacks|model_start|engine\.session|data\.init_args\.unseen"
 """Settings that count only where they say something."""
 
 
