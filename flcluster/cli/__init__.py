@@ -66,16 +66,14 @@ def report_command(argv: list[str]) -> int:
     from jsonargparse import ArgumentParser
 
     from flcluster.records.reader import load_runs
-    from flcluster.report.report import significance, summary_table, write_report
-    from flcluster.report.tables import terminal, wide_console
+    from flcluster.report.report import print_tables, write_report
 
     parser = ArgumentParser(prog="flcluster report", description=report_command.__doc__)
     parser.add_argument("runs", nargs="+", type=str, help="Run directories, or folders of them.")
     parser.add_argument("--output", type=str | None, default=None, help="Where report.md, .csv, .tex and pictures go.")
     given = parser.parse_args(argv)
     runs = load_runs([Path(p) for p in given.runs])
-    for table in (summary_table(runs), *map(terminal, significance(runs))):
-        wide_console().print(table)
+    print_tables(runs)
     if given.output:
         write_report(runs, Path(given.output))
         print(f"wrote {given.output}/report.md")

@@ -13,10 +13,9 @@ from flcluster.engine.resume import named_after, new_directory, option
 from flcluster.errors import UserError
 from flcluster.files import slug
 from flcluster.records.reader import load_runs
-from flcluster.report.report import significance, summary_table, write_report
+from flcluster.report.report import print_tables, write_report
 from flcluster.report.study.file import Study
 from flcluster.report.study.matrix import Layer
-from flcluster.report.tables import terminal, wide_console
 
 
 def compare(argv: list[str]) -> int:
@@ -67,11 +66,9 @@ def _show(plan: Study, output: Path) -> None:
     if not found:
         raise UserError(f"{output} holds no run of {', '.join(plan.variants)}")
     runs = load_runs(dict.fromkeys([*found, output]))
-    console = wide_console()
-    for table in (summary_table(runs), *map(terminal, significance(runs))):
-        console.print(table)
+    print_tables(runs)
     for path in write_report(runs, output):
-        console.print(f"wrote {path}", highlight=False)
+        print(f"wrote {path}")
 
 
 def _summaries(output: Path, name: str) -> list[Path]:

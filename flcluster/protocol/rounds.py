@@ -205,8 +205,12 @@ class RoundAlgorithm(Algorithm[S]):
     @property
     def takes_newcomers(self) -> bool:
         """Whether the method says anywhere which model a client gets that has not taken part."""
-        told = {"newcomers": RoundAlgorithm, "served": RoundAlgorithm, "server_models": Algorithm, "clusters": Algorithm}
-        return any(getattr(type(self), name) is not getattr(base, name) for name, base in told.items())
+        of_rounds, of_all = ("newcomers", "served"), ("server_models", "clusters")
+        return any(
+            getattr(type(self), name) is not getattr(base, name)
+            for base, names in ((RoundAlgorithm, of_rounds), (Algorithm, of_all))
+            for name in names
+        )
 
     def newcomers(self, state: S, clients: Sequence[int], t: int, fed: Federation) -> Iterator[Tensor]:
         """Yield the best fitting of the server's models; without one, what each client is served anyway."""

@@ -17,7 +17,7 @@ from flcluster.report.printed import beside, cell, notes, paper_rows, units
 from flcluster.report.significance import significance_grid
 from flcluster.report.style import PRINTED, inks, save
 from flcluster.report.summaries import OURS, Groups, Row, cautions, mean_std, our_rows, ratios, repeats
-from flcluster.report.tables import Cells, Grid, markdown, terminal, write_csv
+from flcluster.report.tables import Cells, Grid, markdown, terminal, wide_console, write_csv
 
 
 def columns_of(rows: Iterable[Row]) -> list[Column]:
@@ -124,6 +124,13 @@ def report_grid(groups: Groups, rows: Sequence[Row]) -> Grid:
     runs = [run for group in groups.values() for run in group]
     grid = [{**lead, **line} for lead, line in zip(leads, lines, strict=True)]
     return Grid("Runs beside the papers", grid, caption + _said(rows), empty=_empty(runs))
+
+
+def print_tables(runs: Sequence[Run]) -> None:
+    """Print the runs' table, and paired tests where several methods share some seeds."""
+    console = wide_console()
+    for table in (summary_table(runs), *map(terminal, significance(runs))):
+        console.print(table)
 
 
 def write_report(runs: Sequence[Run], out_dir: str | Path) -> list[Path]:

@@ -75,8 +75,8 @@ def fit(
     with untouched():
         made = recipe(given)
         with tidy(made.plan.run_dir):
-            told = {"command": f"fl.fit in {Path(sys.argv[0]).name or 'Python'}", "go_on": GO_ON}
-            exp = replace(build(made.plan), start=made.start, **told)
+            command = f"fl.fit in {Path(sys.argv[0]).name or 'Python'}"
+            exp = replace(build(made.plan), start=made.start, go_on=GO_ON, command=command)
             if made.start is not None and not isinstance(model, LightningModule):
                 start_from(exp.model, made.start, "start")
             place(exp)
