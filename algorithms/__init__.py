@@ -34,6 +34,7 @@ from flcluster.algorithms.rounds.scaffold import Scaffold
 from flcluster.algorithms.rounds.selection import DistanceSelection, RandomSelection, WithReplacement
 from flcluster.algorithms.uploads.ca2fl import CA2FL
 from flcluster.algorithms.uploads.cdfl import CCFL, CDFL
+from flcluster.algorithms.uploads.fedasync import FedAsync
 from flcluster.algorithms.uploads.fedbuff import FedBuff
 from flcluster.algorithms.uploads.fedsoft import FedSoftAsync
 from flcluster.algorithms.uploads.local import Local
@@ -52,6 +53,7 @@ __all__ = [
     "CentreShift",
     "DFedAvgM",
     "DistanceSelection",
+    "FedAsync",
     "FedAvg",
     "FedAvgFT",
     "FedBuff",

@@ -42,6 +42,7 @@ from flcluster.datamodules.streams.datasets import (
     StreamImages,
     StreamMNIST,
 )
+from flcluster.datamodules.streams.jumps import ShiftDrift
 from flcluster.datamodules.streams.label_buckets import LabelBuckets
 from flcluster.datamodules.streams.module import StreamDataModule
 from flcluster.datamodules.streams.shifts import CorruptionDrift, LabelSwaps, RotationDrift, Shift
@@ -50,9 +51,11 @@ from flcluster.datamodules.traces.arrivals import TraceDays, TraceIntervals, Tra
 from flcluster.datamodules.traces.module import TraceDataModule
 from flcluster.datamodules.yours.arrays import ArrayDataModule, from_arrays
 from flcluster.datamodules.yours.brought import Brought
+from flcluster.datamodules.yours.drifting import DriftingDataModule
 from flcluster.datamodules.yours.folder import ImageFolderDataModule
 from flcluster.datamodules.yours.hub import HuggingFaceDataModule
 from flcluster.datamodules.yours.module import OwnDataModule
+from flcluster.datamodules.yours.shifted import ShiftedDataModule
 from flcluster.datamodules.yours.table import CSVDataModule
 from flcluster.datamodules.yours.wrapped import SplitDataModule
 
@@ -67,6 +70,7 @@ __all__ = [
     "CorruptionDrift",
     "DigitRecognition",
     "Dirichlet",
+    "DriftingDataModule",
     "FrameIntervals",
     "HuggingFaceDataModule",
     "ImageFolderDataModule",
@@ -97,6 +101,8 @@ __all__ = [
     "Samples",
     "Shards",
     "Shift",
+    "ShiftDrift",
+    "ShiftedDataModule",
     "Skewed",
     "SkewedCIFAR10",
     "SkewedCIFAR100",

@@ -10,6 +10,19 @@ from typing import Any
 
 import yaml
 
+LAST = "last.ckpt"
+PREVIOUS = "previous.ckpt"
+
+
+def last_checkpoint(run: Path) -> Path:
+    """Return where a run's checkpoint lies."""
+    return run / "checkpoints" / LAST
+
+
+def has_checkpoint(run: Path) -> bool:
+    """Say whether there is one that a run can go on from."""
+    return last_checkpoint(run).exists() or last_checkpoint(run).with_name(PREVIOUS).exists()
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:

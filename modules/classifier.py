@@ -3,7 +3,7 @@
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from lightning import LightningModule
@@ -59,6 +59,11 @@ class Classifier(LightningModule, ABC):
         momentum: float = 0.0,
         weight_decay: float = 0.0,
     ) -> None:
+        if num_classes == 0:
+            raise ValueError(
+                f"{type(self).__name__} tells classes apart, but these data do not say the class of each sample: use a "
+                "module of your own, or say where they are (labels, num_classes)"
+            )
         super().__init__()
         (self.num_classes,) = positive_ints("num_classes", (num_classes,))
         self.input_shape = positive_ints("input_shape", input_shape)
@@ -73,6 +78,10 @@ class Classifier(LightningModule, ABC):
         self.train_acc, self.val_acc, self.test_acc = (
             MulticlassAccuracy(self.num_classes, average="micro", validate_args=False) for _ in range(3)
         )
+        self.class_names: tuple[str, ...] = ()
+        """What the classes are called, where that is known: exported checkpoints tell it."""
+        self.normalisation: dict[str, tuple[float, ...]] | None = None
+        """``mean`` and ``std`` that pixels in [0, 1] are normalised by before they come in, where that is known."""
 
     @abstractmethod
     def features(self, x: Tensor) -> Tensor:
@@ -100,6 +109,23 @@ class Classifier(LightningModule, ABC):
     def test_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the loss of a batch; log ``test_loss`` and ``test_acc``."""
         return self._step("test", batch, self.test_acc)
+
+    def predict_step(self, batch: Batch | Tensor, batch_idx: int) -> dict[str, Tensor | list[str]]:
+        """Return ``logits``, ``probabilities`` and the most likely ``class``, by name too where names are known."""
+        logits = self(batch if isinstance(batch, Tensor) else batch[0])
+        found: dict[str, Tensor | list[str]] = {"class": logits.argmax(1)}
+        if self.class_names:
+            found["class_name"] = [self.class_names[number] for number in logits.argmax(1).tolist()]
+        return {**found, "probabilities": logits.softmax(1), "logits": logits}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep what classes are called and how pixels are normalised."""
+        checkpoint |= {"class_names": list(self.class_names), "normalisation": self.normalisation}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take up what classes are called and how pixels are normalised."""
+        self.class_names = tuple(checkpoint.get("class_names") or ())
+        self.normalisation = checkpoint.get("normalisation")
 
     def _step(self, stage: str, batch: Batch, accuracy: MulticlassAccuracy) -> Tensor:
         x, y = batch

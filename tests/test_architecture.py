@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LIBRARIES = ("modules", "datamodules", "algorithms")
 LAYERS = [
-    {"errors", "seeds", "files", "given"},
+    {"errors", "seeds", "files", "given", "score"},
     {"data"},
     {"clustering", "topology", "devices"},
     {"federation"},

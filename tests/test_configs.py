@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flcluster.cli.variants import Variants
-from flcluster.engine.config import layers, plan_fit
+from flcluster.cli.jobs.variants import Variants
+from flcluster.engine.config import plan_fit
+from flcluster.engine.layers import layers
 from flcluster.engine.resume import flat
 from flcluster.report.study.file import read_study
 

@@ -5,13 +5,15 @@ import re
 import runpy
 import sys
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+import flcluster as fl
 from flcluster import algorithms
 from flcluster.cli import main
-from flcluster.engine.config import EngineConfig
+from flcluster.engine.arguments import EngineConfig
 from flcluster.protocol import Algorithm
 
 ROOT = Path(__file__).parents[1]
@@ -93,3 +95,19 @@ def test_every_method_is_told_of():
 def test_every_engine_key_is_told(key):
     table = (ROOT / "docs" / "running.md").read_text().split("| `engine.` |")[1].split("\n\n")[0]
     assert f"`{key}`" in table
+
+
+@pytest.mark.parametrize("package", sorted((ROOT / "docs" / "api").glob("*.md")), ids=lambda page: page.stem)
+def test_every_page_of_the_reference_tells_what_its_package_exports(package):
+    (first, *_) = re.findall(r"^::: ([\w.]+)$", package.read_text(), re.M)
+    exported = import_module(first).__all__
+    assert exported and all(getattr(import_module(first), name).__doc__ for name in exported)
+
+
+def test_every_name_of_the_package_has_a_page():
+    pages = {page.stem for page in (ROOT / "docs" / "api").glob("*.md")}
+    told = " ".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
+    packages = {name for name in fl.__all__ if name.islower() and hasattr(getattr(fl, name), "__path__")}
+    assert packages <= pages and {"data", "script"} <= pages
+    homes = {name: getattr(fl, name).__module__ for name in fl.__all__ if name[0] != "_" and name not in packages}
+    assert [name for name, home in homes.items() if home.rpartition(".")[0] not in told and home not in told] == []

@@ -27,6 +27,8 @@ assert flcluster.__version__.startswith("0."), flcluster.__version__
 assert len(list_tables()) == 15
 assert ShippedNames().vectors(["cat", "dog"]).shape == (2, 384)
 assert (files("flcluster") / "py.typed").is_file()
+from flcluster.report.html.page import SCRIPTS, asset
+assert all(asset(name) for name in (*SCRIPTS, "page.html", "page.css", "plotly-LICENSE.txt"))
 assert main(["--version"]) == 0
 """
 

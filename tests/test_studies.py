@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from flcluster.cli import main
+from flcluster.cli.jobs.variants import Variants, check
 from flcluster.cli.study import study
-from flcluster.cli.variants import Variants, check
 from flcluster.engine.fit import instantiated
 from flcluster.records.reader import key_of
 from flcluster.report.paper_tables import read_table

@@ -53,6 +53,8 @@ class AuxoState(ClusteredState):
 class Auxo(FedAvg[AuxoState]):
     """One cohort that splits in two again and again, by the updates of those who train; only they are re-assigned."""
 
+    paper: ClassVar[str] = "Liu et al., 2023"
+
     max_clusters: int = 8
     """Most cohorts."""
     tail: float = 0.1

@@ -32,7 +32,7 @@ class DriftState:
     labels: Tensor
     """The model each client uses, int64 ``[N]``; −1: none yet."""
     best: Tensor
-    """The accuracy of each client's best model at the last step, ``[N]``; NaN before."""
+    """The accuracy of each client's best model at the last step (less is better: negative), ``[N]``; NaN before."""
     alone: Tensor
     """The step up to which each model is isolated, int64 ``[K]``."""
     counts: dict[str, float] = field(default_factory=dict)
@@ -48,8 +48,10 @@ class FedDrift(RoundAlgorithm[DriftState]):
     every model, and in every round everyone trains: meant for tens of clients.
     """
 
+    paper: ClassVar[str] = "Jothimurugesan et al., 2023"
+
     delta: float = 0.1
-    """δ: a fall in accuracy that counts as drift."""
+    """δ: a fall in accuracy (or a change for the worse in what models are scored by) that counts as drift."""
     merge: float | None = None
     """δ′: models whose accuracies on each other's data fall by at most this are merged; δ if not given."""
     isolation: int = 1
@@ -131,7 +133,7 @@ class FedDrift(RoundAlgorithm[DriftState]):
             if own >= 0 and own not in free:
                 assigned[m] = own  # its own new model is still isolated
                 continue
-            scores = [fed.accuracy(state.models[k], view) for k in free]
+            scores = [fed.goodness(state.models[k], view) for k in free]
             top, k = max(scores), free[scores.index(max(scores))]
             if float(best[m]) - top > self.delta and len(models) < self.max_models:
                 models.append(state.models[k].clone())  # begins as the client's best model
@@ -158,7 +160,7 @@ class FedDrift(RoundAlgorithm[DriftState]):
         kept = {*data, *state.labels[state.labels >= 0].tolist()} if len(every) >= self.max_models else every
         groups = [[k] for k in every if k in kept and k not in free]
         if len(free) > 1:
-            scores = np.array([[fed.accuracy(state.models[i], data[j]) for j in free] for i in free])
+            scores = np.array([[fed.goodness(state.models[i], data[j]) for j in free] for i in free])
             cut = self.delta if self.merge is None else self.merge
             found = clusters_of(scores, cut)
             groups += [[free[i] for i in np.flatnonzero(found == g)] for g in np.unique(found)]

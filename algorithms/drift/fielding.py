@@ -54,6 +54,8 @@ class FieldingState(ClusteredState):
 class Fielding(FedAvg[FieldingState]):
     """Clusters that follow drifting clients: each moves on its own; all are re-clustered when clusters fall apart."""
 
+    paper: ClassVar[str] = "Li et al., 2026"
+
     representation: Representation = field(default_factory=LabelHistogram)
     """What a client reports: LabelHistogram, InputEmbedding, Gradient, or a class of yours."""
     distance: Distance | None = None

@@ -20,6 +20,7 @@ from flcluster.federation.bank import Table
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, samples_processed
 from flcluster.protocol.base import at_least
+from flcluster.protocol.needs import CLASSES
 from flcluster.protocol.outcome import Round
 from flcluster.protocol.participation import profile_of
 from flcluster.seeds import rng
@@ -49,6 +50,9 @@ class FlexState(ClusteredState):
 @dataclass(frozen=True, kw_only=True)
 class FlexCFL(FedAvg[FlexState]):
     """Groups by the direction of a short pre-training; a client whose labels shift pre-trains and joins again."""
+
+    needs: ClassVar[tuple[str, ...]] = (CLASSES,)
+    paper: ClassVar[str] = "Duan et al., 2021"
 
     num_clusters: int = 4
     """m: number of groups; fixed."""

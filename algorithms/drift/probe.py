@@ -16,6 +16,7 @@ from flcluster.engine.callbacks import Callback
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
 from flcluster.files import replacing
+from flcluster.protocol.needs import CLASSES, FEATURES, GRADIENT, require
 from flcluster.report.paper_tables import paper_table
 from flcluster.report.tables import wide_console
 
@@ -43,7 +44,8 @@ class HeterogeneityProbe(Callback):
         self.rows: list[dict[str, Any]] = []
 
     def on_fit_start(self, loop: Any) -> None:
-        """Refuse rounds that would be passed over."""
+        """Refuse rounds that would be passed over, and data and models that tell too little."""
+        require(loop.fed, "HeterogeneityProbe", CLASSES, FEATURES, GRADIENT)
         if missed := [at for at in self.rounds if at % loop.session]:
             raise UserError(
                 f"HeterogeneityProbe.rounds {missed}: no session ends there, engine.session is {loop.session}"

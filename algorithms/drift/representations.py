@@ -18,6 +18,7 @@ from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job
 from flcluster.federation.layout import Layout
 from flcluster.federation.worker import Worker
+from flcluster.protocol.needs import CLASSES, FEATURES, GRADIENT
 from flcluster.seeds import rng
 
 
@@ -43,6 +44,8 @@ class Representation(ABC):
 @dataclass(frozen=True)
 class LabelHistogram(Representation):
     """The share of each label among a client's training samples. Costs nothing to compute."""
+
+    needs: ClassVar[tuple[str, ...]] = (CLASSES,)
 
     def of(self, clients: NDArray[np.int64], t: int, shared: Tensor | None, fed: Federation) -> Points:
         """Normalise the counts."""
@@ -92,6 +95,7 @@ class SharedModel(Representation):
 class InputEmbedding(SharedModel):
     """The mean of what the shared model's head reads (penultimate features), at length 1."""
 
+    needs: ClassVar[tuple[str, ...]] = (FEATURES,)
     passes: ClassVar[float] = 1.0
 
     def vector(self, worker: Worker, view: View, shared: Tensor | None, seed: int) -> Tensor:
@@ -110,6 +114,7 @@ class Gradient(SharedModel):
     """Size after a random projection (each coordinate is added, with a random sign, to a random one of these);
     null for none."""
 
+    needs: ClassVar[tuple[str, ...]] = (GRADIENT,)
     passes: ClassVar[float] = 3.0
 
     def __post_init__(self) -> None:

@@ -1,5 +1,6 @@
 """DFCA: Decentralized Federated Clustering Algorithm (Kirch et al., 2025): IFCA without a server."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -32,6 +33,8 @@ class DFCA(GossipRounds[GossipState]):
     training, so that batch (Eq. 7) and sequential (Eq. 8) aggregation are the same but for rounding.
     """
 
+    paper: ClassVar[str] = "Kirch et al., 2025"
+
     num_clusters: int | None = None
     """k: number of models per client; the data's number of clusters if not given."""
     aggregation: Literal["batch", "sequential"] = "batch"
@@ -49,6 +52,10 @@ class DFCA(GossipRounds[GossipState]):
     ifca_style: bool = False
     """Also measure how good clients are that choose their model by their test loss, as IFCA's code does."""
 
+    printed: ClassVar[Mapping[str, Mapping[str, object]]] = {
+        "DFCA-GI": {"initialisation": "global"},
+        "DFCA-LI": {"initialisation": "local"},
+    }
     named_clusters: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

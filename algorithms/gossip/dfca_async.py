@@ -1,6 +1,7 @@
 """DFCA without a barrier: clients work at their own pace and average messages as they arrive."""
 
 import heapq
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -67,6 +68,9 @@ class AsyncDFCA(DFCA):
     latency: float = 0.1
     """Mean time that a message is under way, besides the transfer that devices count; exponentially distributed."""
 
+    printed: ClassVar[Mapping[str, Mapping[str, object]]] = {
+        f"Async{name}": settings for name, settings in DFCA.printed.items()
+    }
     state_type: ClassVar[type] = AsyncDFCAState
     extra_names: ClassVar[tuple[str, ...]] = (*DFCA.extra_names, "lost_messages", "message_age")
 

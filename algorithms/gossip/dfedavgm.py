@@ -1,6 +1,7 @@
 """Decentralized Federated Averaging with momentum (DFedAvgM; Sun et al., 2021): one model, no clusters."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -19,6 +20,8 @@ class DFedAvgM(GossipRounds[GossipState]):
 
     x_i ← Σ_l w_il z_l with Metropolis weights: symmetric and doubly stochastic on any graph.
     """
+
+    paper: ClassVar[str] = "Sun et al., 2021"
 
     momentum: float = 0.9
     """θ: momentum of local training, which begins anew every round; the model's optimiser must be SGD.

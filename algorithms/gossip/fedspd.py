@@ -26,6 +26,7 @@ from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job
 from flcluster.federation.worker import Worker
 from flcluster.protocol.base import at_least
+from flcluster.protocol.needs import LOSSES
 from flcluster.protocol.outcome import Round, Served
 from flcluster.seeds import rng
 
@@ -55,6 +56,9 @@ class FedSPD(GossipRounds[SoftState]):
     clients train all models, on a random division of their samples. After the last round each client's own model is
     Σ_s u_is c_is, trained for a few epochs on all its samples.
     """
+
+    needs: ClassVar[tuple[str, ...]] = (LOSSES,)
+    paper: ClassVar[str] = "Lin et al., 2025"
 
     momentum: float | None = 0.5
     """Momentum of all training, which begins anew every round, and in the last training every epoch; the model's

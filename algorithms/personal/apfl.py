@@ -22,6 +22,7 @@ from flcluster.federation.jobs import Job, Trained
 from flcluster.federation.look_ahead import LookAhead
 from flcluster.modules import SemanticGenerator
 from flcluster.protocol.base import at_least
+from flcluster.protocol.needs import CLASSES, OWN_LOSS
 from flcluster.protocol.outcome import Round
 from flcluster.protocol.participation import Cohort
 from flcluster.protocol.rounds import Phase
@@ -54,8 +55,15 @@ class APFL(Personal[APFLState]):
 
     The generator sees classes as semantic vectors, so it can draw classes that only dropouts hold. A friend is the
     global model trained on synthetic samples in a client's own label mix, or of all classes. Dropouts mix it with the
-    global model fine-tuned on their data, the others with their last local model or the global one.
+    global model fine-tuned on their data, the others with their last local model or the global one. The paper calls it
+    AP-FL; what other libraries call APFL is another method (Deng et al., 2020).
     """
+
+    needs: ClassVar[tuple[str, ...]] = (
+        CLASSES,
+        OWN_LOSS,
+    )
+    paper: ClassVar[str] = "Wan et al., AP-FL"
 
     rounds: int = 50
     """Rounds of global training; asynchronously, as many uploads as rounds would have had."""

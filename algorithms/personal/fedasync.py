@@ -1,4 +1,4 @@
-"""Global training without rounds: every upload moves the model at once (FedAsync; Xie et al., 2019)."""
+"""Global training without rounds: every upload moves the model at once, as in FedAsync (uploads/fedasync.py)."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from typing_extensions import TypeVar
 
-from flcluster.algorithms.uploads.fedbuff import fedbuff_weight
+from flcluster.algorithms.uploads.fedasync import discount, mixed_in
 from flcluster.federation.jobs import Trained
 
 from .base import PersonalState
@@ -40,4 +40,4 @@ def taken_in(state: S, result: Trained[Any], lr: float, exponent: float) -> S:
 
 def fedasync_step(model: Tensor, upload: Tensor, staleness: int, lr: float, exponent: float) -> Tensor:
     """Return (1 - η_s) θ + η_s θ_k with η_s = η (1 + staleness)^-exponent."""
-    return torch.lerp(model, upload, lr * fedbuff_weight(staleness, exponent))
+    return mixed_in(model, upload, lr * discount(staleness, "polynomial", exponent, 0))

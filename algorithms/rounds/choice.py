@@ -32,6 +32,7 @@ def scored(
     """Return mean loss and accuracy of each client's candidates on its view, ``[clients, k, 2]``."""
 
     def own(worker: Worker, i: int) -> list[tuple[float, float]]:
+        worker.needs_losses()
         return [worker.evaluate(row.to(fed.device), views[i]) for row in candidates(clients[i])]
 
     return np.array(fed.map(own, views), dtype=np.float64)

@@ -65,6 +65,8 @@ S = TypeVar("S", bound=ClusteredState, default=ClusteredState)
 class FedAvg(RoundAlgorithm[S]):
     """Averaging of local models, round by round: one model for everyone."""
 
+    paper: ClassVar[str] = "McMahan et al., 2017"
+
     selection: Selection = field(default_factory=RandomSelection)
     """Which clients of a cluster train: RandomSelection, Oort, DistanceSelection."""
     server: Aggregator = field(default_factory=Average)
@@ -180,7 +182,9 @@ class FedAvg(RoundAlgorithm[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class FedProx(FedAvg):
-    """FedAvg whose local training is pulled towards the received model (Li et al., 2020)."""
+    """FedAvg whose local training is pulled towards the received model."""
+
+    paper: ClassVar[str] = "Li et al., 2020"
 
     prox: float = 0.1
     """μ: weight of the proximal term (μ/2)·‖w − w_received‖² of local training."""

@@ -14,6 +14,7 @@ from flcluster.federation.jobs import Job, Observe, Recipe, Trained
 from flcluster.federation.layout import all_finite
 from flcluster.federation.worker import Worker
 from flcluster.protocol.base import at_least
+from flcluster.protocol.needs import OWN_LOSS
 from flcluster.protocol.outcome import Round
 
 from .fedavg import ClusteredState, FedAvg
@@ -26,6 +27,9 @@ class FedDF(FedAvg):
     Labels of the proxy data are not looked at. The authors' code takes up to 10,000 steps a round and stops early by a
     validation set; the default here is what two cores can pay, without early stopping.
     """
+
+    needs: ClassVar[tuple[str, ...]] = (OWN_LOSS,)
+    paper: ClassVar[str] = "Lin et al., 2020"
 
     distillation_steps: int = 100
     """Steps of distillation per round; 0 is FedAvg."""

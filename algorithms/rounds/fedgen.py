@@ -24,6 +24,7 @@ from flcluster.federation.jobs import Job, Observe, Trained
 from flcluster.federation.worker import Worker
 from flcluster.modules import LatentGenerator
 from flcluster.protocol.base import at_least
+from flcluster.protocol.needs import CLASSES, OWN_LOSS
 from flcluster.protocol.outcome import Round
 from flcluster.protocol.participation import Cohort
 from flcluster.seeds import rng, torch_seed
@@ -54,6 +55,12 @@ class FedGen(FedAvg[FedGenState]):
     MNIST; it has ``latent_weight`` 1 and ``generator_lr`` 1e-4 for EMNIST, and stops to regularise after 20 epochs of a
     round, which is not done here. The generator's bytes are counted, but devices download it in no time.
     """
+
+    needs: ClassVar[tuple[str, ...]] = (
+        CLASSES,
+        OWN_LOSS,
+    )
+    paper: ClassVar[str] = "Zhu et al., 2021"
 
     label_weight: float = 10.0
     """a: weight of the loss of generated features of drawn classes, in the first round."""

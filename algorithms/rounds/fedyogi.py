@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -62,7 +62,9 @@ def remembered(trained: Iterable[Trained[Any]], seen: list[Trained[Any]]) -> Ite
 
 @dataclass(frozen=True, kw_only=True)
 class FedYogi(FedAvg):
-    """FedAvg with an adaptive server step (Reddi et al., 2021)."""
+    """FedAvg with an adaptive server step."""
+
+    paper: ClassVar[str] = "Reddi et al., 2021"
 
     server: Aggregator = field(default_factory=Yogi)
     """How trained models become the new one."""

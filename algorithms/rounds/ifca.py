@@ -28,6 +28,8 @@ class ModelsState:
 class IFCA(RoundAlgorithm[ModelsState]):
     """Each participant picks the model with the smallest training loss and trains it; the server averages by choice."""
 
+    paper: ClassVar[str] = "Ghosh et al., 2020"
+
     num_clusters: int | None = None
     """k: number of models; the data's number of clusters if not given."""
     min_share: float = 0.0

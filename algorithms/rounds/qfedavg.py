@@ -53,5 +53,7 @@ class QFair(Aggregator):
 class QFedAvg(FedAvg):
     """FedAvg that favours clients with large losses (q-FedAvg; Li et al., 2020)."""
 
+    paper: ClassVar[str] = "Li et al., 2020"
+
     server: Aggregator = field(default_factory=QFair)
     """How trained models become the new one."""

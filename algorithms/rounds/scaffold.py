@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -33,6 +33,8 @@ class Scaffold(FedAvg[ScaffoldState]):
     or with momentum are no gradients. Weight decay is part of the local objective and of its gradient. A result that
     does not count (not finite, or no steps) leaves its client's control as it was.
     """
+
+    paper: ClassVar[str] = "Karimireddy et al., 2020"
 
     server_lr: float = 1.0
     """η_g: how far the model moves towards the mean of the trained models."""

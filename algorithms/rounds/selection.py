@@ -11,9 +11,9 @@ from torch import Tensor
 
 from flcluster.errors import UserError
 from flcluster.federation.jobs import Trained
+from flcluster.protocol.needs import CLASSES
 
 Memory = dict[str, Tensor]
-
 
 Ids = NDArray[np.int64]
 
@@ -73,6 +73,8 @@ class WithReplacement(Selection):
 @dataclass(frozen=True)
 class DistanceSelection(Selection):
     """Clients nearer to the centre of their cluster are likelier: probability ∝ 1 / (ε + distance)."""
+
+    needs: ClassVar[tuple[str, ...]] = (CLASSES,)
 
     epsilon: float = 0.01
     """ε"""

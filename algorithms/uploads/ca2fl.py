@@ -1,6 +1,7 @@
 """Cached update calibration for asynchronous FL (CA2FL; Wang et al., ICLR 2024), after a community port."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -29,6 +30,8 @@ class CA2FLState:
 @dataclass(frozen=True, kw_only=True)
 class CA2FL(UploadAlgorithm[CA2FLState]):
     """Buffered updates are calibrated by each client's last update, so that absent clients keep their say."""
+
+    paper: ClassVar[str] = "Wang et al., 2024"
 
     buffer_size: int = 10
     """B: uploads per server step."""

@@ -41,6 +41,8 @@ class CDFLState:
 class CDFL(ClusterUploads[CDFLState]):
     """Client-driven clustered FL: one upload in, one personalised model out (CDFL Algorithm 1)."""
 
+    paper: ClassVar[str] = "Zhu & Li, CDFL"
+
     c1: float = 0.5
     """Weight of the losses l in the estimate."""
     c2: float = 0.25
@@ -98,7 +100,7 @@ class CDFL(ClusterUploads[CDFLState]):
 
     def observe(self, worker: Worker, row: Tensor, fed: Federation) -> Tensor:
         """F(v; D_k) for every k."""
-        losses = [worker.evaluate(row, view)[0] for view in fed.proxies]
+        losses = [worker.loss_on(row, view) for view in fed.proxies]
         return torch.tensor(losses, dtype=torch.float64)
 
     def upload(self, state: CDFLState, up: Upload, fed: Federation) -> tuple[CDFLState, Reply]:
@@ -175,6 +177,8 @@ class CDFL(ClusterUploads[CDFLState]):
 @dataclass(frozen=True, kw_only=True)
 class CCFL(CDFL):
     """CDFL as first published: staleness since the cluster's last change, and the global adjustment filter."""
+
+    paper: ClassVar[str] = "Zhu & Li, CCFL"
 
     staleness: Literal["cdfl", "ccfl"] = "ccfl"
     """s_k = t − τ (cdfl), or from τ to the cluster's previous change (ccfl)."""

@@ -1,6 +1,7 @@
 """Federated Learning with Buffered Asynchronous Aggregation (FedBuff; Nguyen et al., 2022)."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -25,6 +26,8 @@ class FedBuffState:
 @dataclass(frozen=True, kw_only=True)
 class FedBuff(UploadAlgorithm[FedBuffState]):
     """Updates Δ = v − u are buffered; every ``buffer_size`` uploads the global model moves by their weighted mean."""
+
+    paper: ClassVar[str] = "Nguyen et al., 2022"
 
     buffer_size: int = 10
     """B: uploads per server step."""

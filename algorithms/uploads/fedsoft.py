@@ -4,12 +4,13 @@ Clients receive all K cluster models and estimate their own mixture, which costs
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from flcluster.federation.federation import Federation
+from flcluster.protocol.needs import LOSSES
 from flcluster.protocol.uploads import Reply, Upload
 
 from .ageing import ClusterUploads
@@ -35,6 +36,9 @@ class FedSoftAsync(ClusterUploads[FedSoftState]):
     Deprecated uploads count as without an estimate, as CDFL's do, so that the KL of both is over the same uploads.
     A client whose upload was refused has received nothing new: it keeps the μ it measured last.
     """
+
+    needs: ClassVar[tuple[str, ...]] = (LOSSES,)
+    paper: ClassVar[str] = "Ruan & Joe-Wong, 2022"
 
     rho: float = 0.1
     """Weight of the pull towards the cluster models, Σ_k μ_k·‖v − w_k‖²·ρ/2."""

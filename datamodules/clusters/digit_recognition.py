@@ -26,6 +26,7 @@ class DigitRecognition(ClusteredDataModule):
     """
 
     name = "DigitRecognition"
+    mean = std = (0.5,) * 3
 
     def __init__(self, num_clients: int = 100, **kwargs: Any) -> None:
         super().__init__(num_classes=10, input_shape=(3, SIZE, SIZE), num_clusters=3, num_clients=num_clients, **kwargs)
@@ -47,4 +48,4 @@ class DigitRecognition(ClusteredDataModule):
         grey = torch.cat([mnist.pixels, usps.pixels]).expand(-1, 3, -1, -1)  # three channels seen, one stored
         handwritten = Images(grey, torch.cat([mnist.labels, usps.labels]))
         others = [load(dataset, self.root, split, {}, (3, SIZE, SIZE)) for dataset in ("SVHN", CCPD)]
-        return [ImageSource(images, (0.5,) * 3, (0.5,) * 3) for images in (handwritten, *others)]
+        return [ImageSource(images, self.mean, self.std) for images in (handwritten, *others)]

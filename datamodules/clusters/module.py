@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flcluster.data import FederatedDataModule, Shard, Source, View
-from flcluster.errors import UserError
+from flcluster.errors import UserError, at_least
 
 from .cluster import Cluster, make_cluster, refuse, val_size
 from .divided import Divided
@@ -72,6 +72,7 @@ class ClusteredDataModule(FederatedDataModule):
     ) -> None:
         super().__init__()
         self.unseen = self._held_out(unseen)
+        at_least("num_classes", num_classes, 1, "data.")
         self.num_classes, self.input_shape = num_classes, tuple(input_shape)
         self.num_clusters = num_clusters
         self.num_clients = 20 * num_clusters if num_clients is None else num_clients
@@ -170,7 +171,7 @@ class ClusteredDataModule(FederatedDataModule):
             raise IndexError(f"client {client} of {self.num_clients}")
 
     def _check_arguments(self) -> None:
-        self._at_least(1, "num_classes", "num_clusters", "num_clients", "test_size", "train_limit", "batch_size")
+        self._at_least(1, "num_clusters", "num_clients", "test_size", "train_limit", "batch_size")
         self._at_least(0, "seed", "proxy_size")
         self._check_share("val_share")
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from flcluster.data import FederatedDataModule, Shard, labels_of
 from flcluster.files import replacing
+from flcluster.report.style import shade
 
 from .counts import draw_counts
 
@@ -38,7 +38,7 @@ def draw_clients(data: FederatedDataModule, path: str | Path, cycle: int = 0, ma
     columns: Any = figure.subfigures(1, 2, width_ratios=[width - 1.6, 1.6])
     panels, samples = columns
     above, below = panels.subplots(2, 1, sharex=True, height_ratios=[1.2, 1])
-    colours = _colours(data.num_clusters)
+    colours = [shade(k) for k in range(data.num_clusters)]
     _draw_counts(above, cluster_counts(shards), colours)
     _draw_classes(panels, below, class_shares(shards, data.num_classes))
     _draw_samples(samples, data, colours)
@@ -59,12 +59,7 @@ def class_shares(shards: list[Shard], num_classes: int) -> np.ndarray:
     return shares
 
 
-def _colours(count: int) -> list[Any]:
-    palette = colormaps["tab10"] if count <= 10 else colormaps["turbo"].resampled(count)
-    return [palette(k) for k in range(count)]
-
-
-def _draw_counts(axes: Axes, counts: np.ndarray, colours: list[Any]) -> None:
+def _draw_counts(axes: Axes, counts: np.ndarray, colours: list[str]) -> None:
     clients, bottom = np.arange(len(counts)), np.zeros(len(counts))
     for cluster, colour in enumerate(colours):
         axes.bar(clients, counts[:, cluster], 0.85, bottom, color=colour, label=f"cluster {cluster}", linewidth=0)
@@ -83,7 +78,7 @@ def _draw_classes(figure: Any, axes: Axes, shares: np.ndarray) -> None:
         axis.set_major_locator(MaxNLocator(integer=True, nbins=ticks, steps=[1, 2, 5, 10]))
 
 
-def _draw_samples(figure: Any, data: FederatedDataModule, colours: list[Any]) -> None:
+def _draw_samples(figure: Any, data: FederatedDataModule, colours: list[str]) -> None:
     """Show the first evaluation image of every cluster (data that are no images: nothing)."""
     if len(data.input_shape) != 3 or data.input_shape[0] not in (1, 3):
         return

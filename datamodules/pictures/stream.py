@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -13,8 +12,9 @@ from numpy.typing import NDArray
 from flcluster.datamodules.sources.counts import Ints
 from flcluster.datamodules.streams.module import StreamDataModule
 from flcluster.files import replacing
+from flcluster.report.style import shade
 
-MAX_STACKED = 20
+MAX_STACKED = 13
 """With more classes than this, shares are shown as a heat map instead of stacked areas."""
 
 
@@ -82,8 +82,8 @@ def _draw_shares(
         axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=4))
         figure.colorbar(mesh, ax=axes, pad=0.01, format=PercentFormatter(1))
     else:
-        palette = colormaps["tab10" if classes <= 10 else "tab20"]
-        areas = axes.stackplot(edges, np.vstack([shares, shares[-1:]]).T, step="post", colors=palette.colors)  # type: ignore[attr-defined]
+        colours = [shade(label) for label in range(classes)]
+        areas = axes.stackplot(edges, np.vstack([shares, shares[-1:]]).T, step="post", colors=colours)
         axes.set_ylim(0, 1)
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         if legend:
@@ -95,12 +95,12 @@ def _draw_shares(
 def _draw_sizes(axes: Axes, rounds: Ints, sizes: Floats, drifted: list[float], end: int) -> None:
     """Draw how many samples clients hold, and over it the share of clients that each event changes."""
     edges, (low, middle, high) = np.append(rounds, end), np.column_stack([sizes, sizes[:, -1]])
-    axes.fill_between(edges, low, high, step="post", color="C0", alpha=0.25, lw=0, label="10 % to 90 % of clients")
-    axes.step(edges, middle, where="post", color="C0", label="median client")
+    axes.fill_between(edges, low, high, step="post", color=shade(0), alpha=0.25, lw=0, label="10 % to 90 % of clients")
+    axes.step(edges, middle, where="post", color=shade(0), label="median client")
     axes.set_ylim(0, max(float(high.max()), 1) * 1.15)
     axes.set_ylabel("training\nsamples")
     other = axes.twinx()
-    other.plot(rounds[1:], drifted, "o", color="C3", ms=4 if len(drifted) < 100 else 2, label="clients changed")
+    other.plot(rounds[1:], drifted, "o", color=shade(1), ms=4 if len(drifted) < 100 else 2, label="clients changed")
     other.set_ylim(0, 1.15)
     other.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     handles = [*axes.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]

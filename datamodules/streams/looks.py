@@ -1,8 +1,9 @@
-"""How a client sees its samples: turned, corrupted, under other labels. Applied to a batch when it is taken."""
+"""How a client sees its samples: turned, corrupted, under other labels."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -10,7 +11,6 @@ from torchvision.transforms import functional as F
 
 from flcluster import seeds
 from flcluster.data import Source
-from flcluster.datamodules.sources.images import ImageSource, rotate
 from flcluster.errors import UserError
 
 CORRUPTIONS = ("contrast", "brightness", "blur", "noise")
@@ -39,49 +39,18 @@ class Look:
     """0 (as it is) to 1."""
     labels: Tensor | None = None
     """The label shown for each true label, a permutation."""
+    sample: Callable[[Any], Any] | None = None
+    """What is done to each whole sample of a user's data, before all else; a class label it leaves alone."""
 
     @property
     def changes_pixels(self) -> bool:
         """Whether images look other than they are stored."""
         return self.angle % 360 != 0 or self.severity > 0
 
-
-class Seen:
-    """A source through a client's look."""
-
-    def __init__(self, source: LabelledSource, look: Look) -> None:
-        if look.changes_pixels and not isinstance(source, ImageSource):
-            raise UserError(f"data.shift turns or corrupts images, but this data is a {type(source).__name__}")
-        self.source, self.look = source, look
-
-    def __len__(self) -> int:
-        return len(self.source)
-
     @property
-    def labels(self) -> Tensor:
-        """All labels as the client sees them."""
-        return self._relabelled(self.source.labels)
-
-    def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Return inputs and labels at ``index`` as the client sees them."""
-        source, look = self.source, self.look
-        if not look.changes_pixels:
-            x, y = source.take(index)
-            return x, self._relabelled(y)
-        assert isinstance(source, ImageSource)
-        x = rotate(source.images.pixels.index_select(0, index), (source.angle + look.angle) % 360)
-        if look.severity > 0:
-            maximum = source.images.maximum
-            x = corrupt(x / maximum, index, look.corruption, look.severity) * maximum
-        return source.normalised(x), self._relabelled(source.images.labels.index_select(0, index))
-
-    def _relabelled(self, labels: Tensor) -> Tensor:
-        return labels if self.look.labels is None else self.look.labels[labels]
-
-
-def seen(source: LabelledSource, look: Look) -> LabelledSource:
-    """Return the source through a look; the source itself where nothing is changed."""
-    return source if look.labels is None and not look.changes_pixels else Seen(source, look)
+    def changes_nothing(self) -> bool:
+        """Whether all is seen as it is."""
+        return self.labels is None and self.sample is None and not self.changes_pixels
 
 
 def corrupt(x: Tensor, index: Tensor, kind: str, severity: float) -> Tensor:

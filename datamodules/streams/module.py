@@ -8,12 +8,13 @@ import torch
 
 from flcluster.data import FederatedDataModule, Shard, View
 from flcluster.datamodules.sources.counts import Ints
-from flcluster.errors import UserError
+from flcluster.errors import UserError, at_least
 
 from .arrivals import ArrivalPlan, SampleArrivals, StreamSetting, check_arrivals
 from .holding import Drawn, Holding, Loaded
 from .label_buckets import LabelBuckets
-from .looks import LabelledSource, seen
+from .looks import LabelledSource
+from .seen import seen
 from .set_apart import SHARED, Shared, choose_proxy, choose_shared, without
 from .shifts import RotationDrift, Shift, ShiftHistory
 
@@ -82,6 +83,7 @@ class StreamDataModule(FederatedDataModule):
     ) -> None:
         super().__init__()
         self.unseen = self._held_out(unseen)
+        at_least("num_classes", num_classes, 1, "data.")
         self.num_classes, self.input_shape = num_classes, tuple(input_shape)
         self.num_clients = num_clients
         self.arrivals, self.shift = arrivals or LabelBuckets(), shift
@@ -222,7 +224,7 @@ class StreamDataModule(FederatedDataModule):
         return source if self._history is None else seen(source, self._history.look(client, cycle))
 
     def _check_arguments(self) -> None:
-        self._at_least(1, "num_classes", "num_clients", "batch_size", "window")
+        self._at_least(1, "num_clients", "batch_size", "window")
         self._at_least(0, "seed", "proxy_per_class")
         self._check_share("val_share")
         if not 0 <= self.test_share <= 0.5:

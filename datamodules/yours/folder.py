@@ -59,6 +59,12 @@ class ImageFolderDataModule(OwnDataModule):
         """Compute mean and standard deviation, once for each folder and size, where they are not given."""
         self._normalisation(self._opened()[0])
 
+    @property
+    def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and standard deviation, given or computed, that pixels in [0, 1] are normalised by."""
+        mean, std = self._normalisation(self._opened()[0])
+        return tuple(mean.tolist()), tuple(std.tolist())
+
     def bring(self) -> Brought:
         """List the files."""
         folders = self._opened()

@@ -6,10 +6,10 @@ from typing import Any
 
 from flcluster.data import Samples
 from flcluster.data.views import Collate
+from flcluster.datamodules.sources.columns import classes, shape_in, values_of
 from flcluster.errors import UserError
 
 from .brought import Brought, Transform, on_input, owners_in
-from .columns import classes, shape_in, values_of
 from .module import OwnDataModule
 
 

@@ -64,6 +64,9 @@ class OwnDataModule(FederatedDataModule):
                 "data.test_share and data.val_share leave nothing to train on: together they must be below 1"
             )
 
+    seeks_labels = False
+    """Whether to go through all samples for their classes where nothing else tells."""
+
     @abstractmethod
     def bring(self) -> Brought:
         """Open the data; called once."""

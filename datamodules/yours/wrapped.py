@@ -3,26 +3,37 @@
 import importlib
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from lightning import LightningDataModule
 from lightning.pytorch.utilities.seed import isolate_rng
-from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from flcluster.data import Samples
+from flcluster.data.views import Collate
 from flcluster.datamodules.skew.natural_ids import NaturalIds, read_names
 from flcluster.datamodules.skew.partitions import Partition
+from flcluster.datamodules.sources.columns import labels_in, shape_in, values_of
 from flcluster.errors import UserError
 from flcluster.seeds import sequence
 
 from .brought import Brought, Transform, on_input, owners_in
-from .columns import labels_in, shape_in, values_of
+from .forwarding import Forwarding
+from .loaders import dividable
 from .module import OwnDataModule
 
 
-class SplitDataModule(OwnDataModule):
+class Read(NamedTuple):
+    """What one DataLoader of a datamodule reads, and how."""
+
+    dataset: Any
+    collate: Collate
+    batch_size: int
+    num_workers: int
+
+
+class SplitDataModule(Forwarding, OwnDataModule):
     """A LightningDataModule of one's own, of ``lightning`` or ``pytorch_lightning``, split among clients.
 
     What its ``train_dataloader()`` reads is divided; its test set tests, or its validation set if it has no other, or
@@ -38,24 +49,29 @@ class SplitDataModule(OwnDataModule):
         batch_size: Batch size of the DataLoaders; the datamodule's own if not given.
         num_workers: Processes that read ahead; the datamodule's own if not given.
         train_transform: Applied to each input that is read for training, after what the dataset does itself.
+        stream_limit: Most samples of a dataset without a length (an IterableDataset) that are read, once, and kept in
+            memory; a longer one is refused.
         **kwargs: What every datamodule of one's own takes: num_clients, test_share, val_share, proxy_size, seed.
     """
 
     def __init__(
         self,
         datamodule: LightningDataModule | dict[str, Any],
-        partition: Partition,
+        partition: Partition | None = None,
         labels: str | None = None,
         num_classes: int | None = None,
         batch_size: int | None = None,
         num_workers: int | None = None,
         train_transform: Transform | None = None,
+        stream_limit: int = 100_000,
         **kwargs: Any,
     ) -> None:
         super().__init__(partition=partition, batch_size=batch_size or 1, num_workers=num_workers or 0, **kwargs)
-        self.datamodule: Any = _made(datamodule) if isinstance(datamodule, dict) else datamodule
+        self.datamodule: Any = made(datamodule) if isinstance(datamodule, dict) else datamodule
         self.name = type(self.datamodule).__name__
-        self.labels, self.train_transform = labels, train_transform
+        self.labels, self.train_transform, self.stream_limit = labels, train_transform, stream_limit
+        self._at_least(1, "stream_limit")
+        self.seeks_labels = partition is not None and partition.by_label
         self._given = (num_classes, batch_size, num_workers)
         self._ready = False
 
@@ -72,16 +88,16 @@ class SplitDataModule(OwnDataModule):
             number = int(sequence(self.seed, "own datamodule").generate_state(1)[0])
             torch.manual_seed(number), np.random.seed(number), random.seed(number)
             self.datamodule.setup("fit")
-            train, val = self._loader("train"), self._loader("val")
+            train, val = self._read("train"), self._read("val")
             if self._has("test"):
                 self.datamodule.setup("test")
-            test = self._loader("test")
+            test = self._read("test")
         if train is None:
             raise UserError(f"data.datamodule: {self.name} has no train_dataloader")
         if test is None:
             test, val = val, None
         num_classes, batch_size, num_workers = self._given
-        self.batch_size = batch_size or train.batch_size or 1
+        self.batch_size = batch_size or train.batch_size
         self.num_workers = train.num_workers if num_workers is None else num_workers
         sources = [self._samples(train, True), self._samples(test), self._samples(None if self.val_share else val)]
         ids, owners = self._ids(sources)
@@ -101,58 +117,30 @@ class SplitDataModule(OwnDataModule):
             input_shape=shape_in(train.dataset),
         )
 
-    def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
-        """Let the datamodule do it."""
-        return self._inner().on_before_batch_transfer(batch, dataloader_idx)
-
-    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Let the datamodule do it."""
-        return self._inner().transfer_batch_to_device(batch, device, dataloader_idx)
-
-    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
-        """Let the datamodule do it."""
-        return self._inner().on_after_batch_transfer(batch, dataloader_idx)
-
-    def _inner(self) -> Any:
-        self.datamodule.trainer = self.trainer
-        return self.datamodule
-
     def _has(self, split: str) -> bool:
         """Whether the datamodule has such a loader itself; Lightning's own methods of that name only raise."""
         method = getattr(self.datamodule, f"{split}_dataloader", None)
         return method is not None and not str(getattr(method, "__module__", "")).endswith(".core.hooks")
 
-    def _loader(self, split: str) -> DataLoader[Any] | None:
-        """Return a loader of the datamodule after checking that what it reads can be divided."""
+    def _read(self, split: str) -> Read | None:
+        """Return what a loader of the datamodule reads, after checking that it can be divided."""
         found: Any = getattr(self.datamodule, f"{split}_dataloader")() if self._has(split) else None
         if isinstance(found, list | tuple) and len(found) < 2:
             found = next(iter(found), None)
         if found is None:
             return None
         where = f"data.datamodule: {split}_dataloader() of {self.name}"
-        dataset = getattr(found, "dataset", None)
-        if dataset is None or not hasattr(found, "collate_fn"):
+        if getattr(found, "dataset", None) is None or not hasattr(found, "collate_fn"):
             raise UserError(f"{where} gives a {type(found).__name__}: one DataLoader is needed")
-        if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
-            raise UserError(
-                f"{where} reads a stream ({type(dataset).__name__}), which cannot be divided: use a dataset "
-                "with a length and samples by number"
-            )
-        if split == "train" and type(found.sampler) not in (RandomSampler, SequentialSampler):
-            raise UserError(
-                f"{where} draws by a {type(found.sampler).__name__}, which cannot be kept when the samples "
-                "are divided: use shuffle=True"
-            )
-        checked: DataLoader[Any] = found
-        return checked
+        dataset, batch_size = dividable(found, where, self.stream_limit, split == "train")
+        return Read(dataset, found.collate_fn, batch_size, found.num_workers)
 
-    def _samples(self, loader: DataLoader[Any] | None, training: bool = False) -> Samples | None:
-        if loader is None:
+    def _samples(self, read: Read | None, training: bool = False) -> Samples | None:
+        if read is None:
             return None
-        assert self.partition is not None
-        labels = labels_in(loader.dataset, self.labels, self.partition.by_label)
+        labels = labels_in(read.dataset, self.labels, self.seeks_labels)
         transform = on_input(self.train_transform) if training else None
-        return Samples(loader.dataset, loader.collate_fn, labels, transform)
+        return Samples(read.dataset, read.collate, labels, transform)
 
     def _ids(self, sources: list[Samples | None]) -> tuple[list[Any], tuple[Any, ...]]:
         """Return the numbers of the owners of each set's samples, and their names."""
@@ -173,7 +161,7 @@ class SplitDataModule(OwnDataModule):
         return owners_in([None if source is None else part for source, part in zip(sources, parts, strict=True)])
 
 
-def _made(described: dict[str, Any]) -> Any:
+def made(described: dict[str, Any]) -> Any:
     """Make a datamodule that is no LightningDataModule of the package ``lightning`` from its class_path."""
     path = str(described.get("class_path"))
     module, _, name = path.rpartition(".")

@@ -5,15 +5,13 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from flcluster.cli.processes import refuse_places
+from flcluster.cli.jobs.processes import refuse_places
+from flcluster.cli.jobs.variants import Variants
 from flcluster.cli.study import add_options, carry_out, refuse_unused
-from flcluster.cli.variants import Variants
-from flcluster.engine.config import with_dashes
-from flcluster.engine.resume import named_after, new_directory, option
+from flcluster.engine.arguments import option, with_dashes
+from flcluster.engine.resume import named_after, new_directory
 from flcluster.errors import UserError
 from flcluster.files import slug
-from flcluster.records.reader import load_runs
-from flcluster.report.report import print_tables, write_report
 from flcluster.report.study.file import Study
 from flcluster.report.study.matrix import Layer
 
@@ -62,6 +60,10 @@ def divided(rest: Sequence[str], names: Sequence[str]) -> tuple[list[str], Mappi
 
 
 def _show(plan: Study, output: Path) -> None:
+    from flcluster.cli.watch import write_and_tell
+    from flcluster.records.reader import load_runs
+    from flcluster.report.report import print_tables, write_report
+
     found = [path.parent for name in plan.variants for path in _summaries(output, slug(name))]
     if not found:
         raise UserError(f"{output} holds no run of {', '.join(plan.variants)}")
@@ -69,6 +71,7 @@ def _show(plan: Study, output: Path) -> None:
     print_tables(runs)
     for path in write_report(runs, output):
         print(f"wrote {path}")
+    write_and_tell(runs, output / "report.html")
 
 
 def _summaries(output: Path, name: str) -> list[Path]:

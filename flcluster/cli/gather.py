@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jsonargparse import ArgumentParser
 
+from flcluster.cli.arguments import parser_of
 from flcluster.errors import UserError
 from flcluster.records.configuration import configuration_key
 from flcluster.records.reader import Run, key_of, load_runs, number, results
@@ -21,7 +21,7 @@ Row = Mapping[str, str]
 
 def gather(argv: list[str]) -> int:
     """Write a row for every finished run into a CSV file; rows of other runs that it has already stay."""
-    parser = ArgumentParser(prog="flcluster gather", description=gather.__doc__)
+    parser = parser_of("gather")
     parser.add_argument("runs", nargs="+", type=str, help="Run directories, or folders of them.")
     parser.add_argument("--output", type=str, required=True, help="CSV file, e.g. results/NAME.csv.")
     given = parser.parse_args(argv)
@@ -36,7 +36,7 @@ def gather(argv: list[str]) -> int:
 
 
 def row_of(run: Run) -> Row:
-    """Return what a row says of a run: which it is, what made it, its final metrics and the best of its accuracies."""
+    """Return what a row says of a run: which it is, what made it, its final metrics and the best of its scores."""
     summary, (dataset, K, method) = run.summary, key_of(run.summary)
     if run.settings is None:
         raise UserError(f"{run.path / 'config.yaml'} cannot be read: restore it, or repeat that run")
@@ -54,7 +54,9 @@ def row_of(run: Run) -> Row:
     final = {name: value for name, value in results(summary).items() if name != "wall_seconds"}
     row |= {name: shortened(value) for name, value in final.items()}
     curves = {name: values for name, values in run.metrics.items() if name in final and "acc" in name}
-    row |= {f"best_{name}": shortened(np.nanmax(v)) for name, v in curves.items() if np.isfinite(v).any()}
+    best = np.nanmax if run.score.higher else np.nanmin
+    row |= {f"best_{name}": shortened(best(v)) for name, v in curves.items() if np.isfinite(v).any()}
+    row |= {} if run.score.plain else run.score.entries
     return {name: str(value) for name, value in row.items()}
 
 

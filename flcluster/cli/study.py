@@ -6,21 +6,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flcluster.cli.budget import budgets
-from flcluster.cli.processes import command_line, refuse_places, run_all, tell
-from flcluster.cli.variants import Variants, check
-from flcluster.engine.config import with_dashes
+from flcluster.cli.jobs.processes import command_line, refuse_places, run_all, tell
+from flcluster.cli.jobs.variants import Variants, check
+from flcluster.engine.arguments import with_dashes
 from flcluster.engine.resume import named_after, new_directory
 from flcluster.errors import UserError
 from flcluster.report.study.checks import named
 from flcluster.report.study.file import Study, read_study
 from flcluster.report.study.matrix import chosen
-from flcluster.report.study.show import show
 
 
 def study(argv: list[str]) -> int:
     """Run every variant once per seed, going on where it stopped; then draw and tabulate all that is there."""
     given, rest = _parser().parse_known_args(argv)
+
+    from flcluster.report.study.show import show
+
     plan = read_study(given.study)
     plan = replace(plan, base=tuple(given.base)) if given.base else plan
     rest = with_dashes(rest)
@@ -42,6 +43,8 @@ def carry_out(
 ) -> int:
     """Check all variants, run them or list their commands, show what came of them; return the exit code."""
     built = check(variants)
+    from flcluster.cli.jobs.budget import budgets
+
     with named(variants.plan.called):
         own = budgets(built, given.budget or variants.plan.budget, remedy)
     variants = replace(variants, own={n: [*variants.own.get(n, ()), *own.get(n, ())] for n in variants.names})

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,25 @@ class FederatedDataModule(Recorded, LightningDataModule, ABC):
     def class_names(self) -> tuple[str, ...]:
         """What the classes are called, by label."""
         return tuple(f"class {label}" for label in range(self.num_classes))
+
+    @cached_property
+    def knows_classes(self) -> bool:
+        """Whether each sample is told to be of one class, from 0 on."""
+        if self.num_classes < 1:
+            return False
+        views = (self.shard(client).train for client in self.holding(0).tolist())
+        parts = next((view.parts for view in views if len(view)), ())
+        try:
+            labels_of(View(tuple((source, index[:1]) for source, index in parts if len(index))[:1]))
+        except UserError:
+            return False
+        return True
+
+    @property
+    def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """Mean and standard deviation, per channel, that pixels in [0, 1] are normalised by; None for other inputs."""
+        mean, std = getattr(self, "mean", None), getattr(self, "std", None)
+        return None if mean is None or std is None else (tuple(mean), tuple(std))
 
     @property
     def described(self) -> dict[str, str]:

@@ -1,11 +1,12 @@
 """Hooks into a run. A callback is any object with some of these methods; it stops a run by ``loop.stop = "why"``."""
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 from flcluster.errors import UserError
 from flcluster.given import Recorded
 from flcluster.records.recorder import MEASURED
+from flcluster.score import Mode
 
 
 class Callback(Recorded):
@@ -44,7 +45,7 @@ class EarlyStopping(Callback):
         monitor: Column of metrics.csv.
         patience: Sessions without improvement before stopping.
         min_delta: Smallest change that counts as an improvement.
-        mode: Whether larger or smaller is better.
+        mode: Whether larger or smaller is better; auto: of the run's score as the run says, of other columns by name.
     """
 
     def __init__(
@@ -52,10 +53,9 @@ class EarlyStopping(Callback):
         monitor: str = "client_acc_after",
         patience: int = 5,
         min_delta: float = 0.0,
-        mode: Literal["max", "min"] = "max",
+        mode: Mode = "auto",
     ) -> None:
-        self.monitor, self.patience, self.min_delta = monitor, patience, min_delta
-        self.sign = 1.0 if mode == "max" else -1.0
+        self.monitor, self.patience, self.min_delta, self.mode = monitor, patience, min_delta, mode
         self.best, self.waited = -math.inf, 0
 
     def on_session_end(self, loop: Any, metrics: dict[str, float]) -> None:
@@ -65,7 +65,8 @@ class EarlyStopping(Callback):
             raise UserError(f"EarlyStopping.monitor={self.monitor} is no column of metrics.csv")
         if not loop.position or loop.closing or self.monitor not in metrics:  # not measured in this session
             return
-        value = self.sign * metrics[self.monitor]
+        higher = loop.fed.score.better(self.monitor) if self.mode == "auto" else self.mode == "max"
+        value = metrics[self.monitor] if higher else -metrics[self.monitor]
         if value > self.best + self.min_delta:
             self.best, self.waited = value, 0
         else:

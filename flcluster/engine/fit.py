@@ -1,7 +1,8 @@
 """One run from its plan: build what is configured, start the processes, drive, finish."""
 
 import os
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 import torch
 from jsonargparse import Namespace
 from lightning.fabric import Fabric
+from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
-from flcluster.engine.config import FabricConfig, Plan
+from flcluster.engine.arguments import FabricConfig
+from flcluster.engine.config import Plan
 from flcluster.engine.loggers import prepare_loggers
 from flcluster.engine.process import (
     Interrupt,
@@ -20,20 +23,26 @@ from flcluster.engine.process import (
     keep_freed_memory,
     tell_children_their_parent,
 )
+from flcluster.engine.resume import refuse_changes, restored
 from flcluster.engine.run import ActiveRun, Experiment
 from flcluster.engine.start import read_weights, start_from, where_from
-from flcluster.errors import UserError
-from flcluster.records.checkpoint import load_checkpoint
+from flcluster.errors import UserError, at_least
+from flcluster.federation.extras import Extras
+from flcluster.files import has_checkpoint
 from flcluster.seeds import torch_seed
 
+NOT_BUILT = "cannot build what the configuration names"
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 
 
 def build(plan: Plan) -> Experiment:
     """Instantiate what a plan names. No data is read yet."""
-    restored = load_checkpoint(plan.checkpoint) if plan.checkpoint else None
+    taken_up = restored(plan.checkpoint) if plan.checkpoint else None
+    content = taken_up.content if taken_up else None
     config = plan.config  # before the loggers are told what is this run's alone
-    ids = prepare_loggers(plan.settings, plan.run_dir, restored["logger_ids"] if restored else {}, config)
+    if taken_up and "config" in taken_up.content:
+        refuse_changes(config, taken_up.content["config"], taken_up.path)
+    ids = prepare_loggers(plan.settings, plan.run_dir, content["logger_ids"] if content else {}, config)
     made = instantiated(plan)
     loggers = made.logger if isinstance(made.logger, list) else [made.logger] if made.logger else []
     return Experiment(
@@ -47,7 +56,8 @@ def build(plan: Plan) -> Experiment:
         run_dir=plan.run_dir,
         loggers=loggers,
         callbacks=made.callbacks or [],
-        restored=restored,
+        extras=Extras(made.trainer or {}, made.trainer_callbacks or ()),
+        restored=taken_up,
         logger_ids=ids,
         command=plan.command,
     )
@@ -55,6 +65,7 @@ def build(plan: Plan) -> Experiment:
 
 def instantiated(plan: Plan) -> Namespace:
     """Build the configured objects; what their constructors refuse is the user's to fix."""
+    at_least("seed_everything", plan.settings.seed_everything, 0, prefix="")
     try:
         with torch_seed(plan.settings.seed_everything, "module"):  # a module of one's own begins as it is made
             made: Namespace = plan.parser.instantiate(plan.settings)
@@ -62,7 +73,7 @@ def instantiated(plan: Plan) -> Namespace:
         root: BaseException = error
         while root.__cause__ or root.__context__:  # the parser wraps what a constructor said
             root = root.__cause__ or root.__context__ or root
-        raise UserError(f"cannot build what the configuration names: {root}") from error
+        raise UserError(str(root) if isinstance(root, UserError) else f"{NOT_BUILT}: {root}") from error
     if made.model_start is not None:
         path = where_from(made.model_start, plan.run_dir if plan.checkpoint else None)
         start_from(made.model, read_weights(path), str(path))
@@ -73,9 +84,32 @@ def fit(exp: Experiment) -> dict[str, Any]:
     """Run an experiment to its end, or to the point where it is stopped, and return its summary."""
     fabric = fabric_of(exp)
     tell_children_their_parent()
-    with hand_on() if elsewhere(exp.fabric) else nullcontext():
+    with hand_on() if elsewhere(exp.fabric) else nullcontext(), plainly(lambda: going_on(exp)):
         summary: dict[str, Any] = fabric.launch(partial(drive, exp=exp))
     return summary
+
+
+def going_on(exp: Experiment) -> str:
+    """Say how to go on after the processes of a run were ended from outside."""
+    if has_checkpoint(exp.run_dir):
+        return f"go on with: {exp.go_on.format(run_dir=exp.run_dir)}"
+    return "there is no checkpoint yet, start the run anew"
+
+
+@contextmanager
+def plainly(remedy: Callable[[], str]) -> Iterator[None]:
+    """Tell in one line how processes that were made for the run ended, if a signal or a user's mistake ended one."""
+    try:
+        yield
+    except ProcessExitedException as error:
+        how = error.signal_name or f"exit code {error.exit_code}"
+        raise UserError(f"a process of the run was ended from outside ({how}): {remedy()}") from error
+    except ProcessRaisedException as error:
+        last = str(error).strip().splitlines()[-1]
+        kind, _, told = last.partition(": ")
+        if kind != f"{UserError.__module__}.{UserError.__qualname__}":
+            raise
+        raise UserError(told) from error
 
 
 def elsewhere(config: FabricConfig) -> bool:

@@ -4,10 +4,14 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
+from flcluster.engine.guard import unknown
 from flcluster.engine.measures import BOTH
+from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
+from flcluster.federation.layout import all_finite
 from flcluster.protocol.base import Algorithm
 from flcluster.records.exchange import Exchange
+from flcluster.records.population import Population
 
 S = TypeVar("S")
 
@@ -28,12 +32,25 @@ class Loop(ABC, Generic[S]):
         """Steps between two rows of metrics."""
         self.run_dir = Path(".")
         """Where callbacks may write."""
+        self.gaps: set[str] = set()
+        """Parts of the state in which NaN stands for what is not known; all else must stay finite."""
+        self.troubles: list[str] = []
+        """What went wrong in the last steps and was put right, in a sentence each."""
         self.stop: str | None = None
         """Set by a callback to end the run: the reason."""
+        self.everyone: Population | None = None
+        """All clients as ``gauges`` last measured them; None where it does not."""
 
     def begin(self) -> None:
         """Make the first state."""
         self.state = self.algorithm.init(self.fed)
+        models = self.algorithm.server_models(self.state)
+        if models is not None and not all_finite(models):
+            raise UserError(
+                "the first models are not finite: look at the weights they start from (model_start), or, if they were "
+                "trained before the first step, try a lower learning rate (model.lr)"
+            )
+        self.gaps = unknown(self.state)
 
     @abstractmethod
     def advance(self) -> list[Exchange]:
@@ -67,9 +84,16 @@ class Loop(ABC, Generic[S]):
         return False
 
     @property
+    def tenth_done(self) -> bool:
+        """Whether a tenth of the way was completed since the last session: then all clients are recorded."""
+        before = max(self.position - self.session, 0)
+        return self.position == self.total or 10 * self.position // self.total > 10 * before // self.total
+
+    @property
     def extra_metrics(self) -> tuple[str, ...]:
-        """Names of all columns besides the common ones: the method's, and both accuracies where the data have them."""
-        return (*self.algorithm.extra_metrics, *(BOTH if self.fed.data.global_test() is not None else ()))
+        """Names of all columns besides the common ones: the method's, and accuracies and drift for data with them."""
+        both = BOTH if self.fed.data.global_test() is not None else ()
+        return (*self.algorithm.extra_metrics, *both, *(("changed",) if self.fed.data.rounds_only else ()))
 
     def gauges(self) -> dict[str, float]:
         """Return what a session's row shows of the run as it is now."""
@@ -78,9 +102,10 @@ class Loop(ABC, Generic[S]):
     def save(self) -> dict[str, Any]:
         """Return what a checkpoint must hold."""
         at = {"position": self.position, "epoch": self.epoch, "time": self.time}
-        return {**at, "state": self.algorithm.pack(self.state)}
+        return {**at, "state": self.algorithm.pack(self.state), "gaps": sorted(self.gaps)}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on where a checkpoint stopped."""
         self.position, self.epoch, self.time = saved["position"], saved["epoch"], saved["time"]
         self.state = self.algorithm.unpack(saved["state"], self.fed.layout.row)
+        self.gaps = set(saved["gaps"]) if "gaps" in saved else unknown(self.state)

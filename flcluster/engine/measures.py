@@ -56,18 +56,20 @@ def measured(served: Served, accuracies: NDArray[np.float64], t: int, fed: Feder
     """Measure all clients, knowing the accuracy of each with the model it is served, on the data of round ``t``.
 
     ``heterogeneity`` is the mean client distance: for each client that holds data the mean L1 distance of its label
-    shares to those of the others with the same model, then the mean over clients. ``purity`` is the share of clients
-    whose cluster is the one most of their samples come from, after the best one-to-one matching.
+    shares to those of the others with the same model, then the mean over clients; NaN for data without classes.
+    ``purity`` is the share of clients whose cluster is the one most of their samples come from, after the best
+    one-to-one matching.
     """
     labels, holding = served.labels, np.flatnonzero(fed.data.sizes(t))
     holding = holding[labels[holding] >= 0]
     known = accuracies[~np.isnan(accuracies)]
-    points = shares(fed.data.label_counts(holding, t))
-    apart = mean_distances(points, labels[holding], L1()) if len(holding) else np.zeros(0)
+    apart = np.zeros(0)
+    if len(holding) and fed.data.knows_classes:
+        apart = mean_distances(shares(fed.data.label_counts(holding, t)), labels[holding], L1())
     sizes = np.bincount(labels[labels >= 0])
     return {
         "client_acc": _mean(accuracies),
-        "client_acc_worst": worst_tenth(known.tolist()),
+        "client_acc_worst": worst_tenth(known.tolist(), fed.score.higher),
         "client_acc_std": float(known.std()) if len(known) else nan,
         "clusters": float((sizes > 0).sum()),
         "purity": matched_purity(labels[holding], true_clusters(holding, t, fed)) if fed.data.num_clusters > 1 else nan,
@@ -87,7 +89,7 @@ def newcomers_accuracies(algorithm: Algorithm[S], state: S, t: int, fed: Federat
     found = [fed.accuracy(row.to(fed.device), test) for row, test in zip(rows, tests, strict=True) if len(test)]
     if not found:
         return {}
-    worst = worst_tenth(found)
+    worst = worst_tenth(found, fed.score.higher)
     return {"unseen_acc": _mean(np.array(found)), "unseen_acc_std": float(np.std(found)), "unseen_acc_worst": worst}
 
 

@@ -22,6 +22,12 @@ if hasattr(signal, "SIGUSR1"):  # not on Windows
 PARENT = "FLCLUSTER_PARENT"
 
 
+def is_main_process() -> bool:
+    """Say whether this process is (or will be) rank 0, before Fabric is launched."""
+    ranks = [os.environ.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK")]
+    return all(rank in (None, "0") for rank in ranks)
+
+
 def exit_code(status: str) -> int:
     """Return the exit code of a run: 128 + number if a signal ended it (but not a scheduler's warning), else 0."""
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -8,6 +8,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from flcluster.score import Score
+
 LINE_SECONDS = 10.0
 """Time between two plain lines."""
 
@@ -26,6 +28,7 @@ class RunProgress:
         self.console = Console(stderr=True, soft_wrap=True)
         self.title, self.total, self.done, self.first = title, total, done, done
         self.enabled, self.log = enabled, log
+        self.score = Score()
         self.bar = self._bar() if enabled and sys.stderr.isatty() else None
         self.notebook, self.width = in_notebook(), 0
         self.began = self.spoke = self.logged = time.monotonic()
@@ -86,6 +89,7 @@ class RunProgress:
         names = {"client_acc": "clients", "client_acc_before": "before", "client_acc_after": "after"}
         names |= {"cluster_acc": "cluster"}
         shown = " ".join(f"{short} {state[name]:.3f}" for name, short in names.items() if name in state)
+        shown = shown if self.score.plain or not shown else f"{self.score.name}: {shown}"
         line = f"{done}/{self.total} {rate:.2f} {unit}/s {shown} left {(self.total - done) / max(rate, 1e-9):.0f} s"
         if now - self.logged >= LINE_SECONDS or done == self.total:
             self.logged = now

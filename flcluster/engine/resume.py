@@ -1,47 +1,48 @@
 """Where a run lives, and going on with one: what may change and what may not."""
 
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import count, pairwise
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-import yaml
 from jsonargparse import Namespace
 
+from flcluster.engine.arguments import option
+from flcluster.engine.lock import held
+from flcluster.engine.process import is_main_process
 from flcluster.errors import UserError
-from flcluster.federation.ranks import is_main_process
+from flcluster.federation.bank import Bank
+from flcluster.files import LAST, PREVIOUS, has_checkpoint, last_checkpoint
+from flcluster.records.checkpoint import DamagedError, load_checkpoint
 from flcluster.records.configuration import flat
 
 MAY_CHANGE = (
-    r"run_dir|ckpt_path|logger(\..*)?|engine\.(?!session|threads).*|fabric\.(accelerator|devices|num_nodes|strategy)"
+    r"run_dir|ckpt_path|logger(\..*)?|engine\.(?!session|threads|metric).*|fabric\.(accelerator|devices|num_nodes|strategy)"
     r"|algorithm\.init_args\.(cycles|rounds)"
 )
 
 
-AUTO = "auto"
-"""As ``ckpt_path``: the last checkpoint where there is one, else from the start."""
-
-
-def option(argv: list[str], name: str) -> list[str]:
-    """Return the values of an option as given on the command line, before any parsing."""
-    found = [b for a, b in pairwise(argv) if a == f"--{name}"]
-    return found + [a.split("=", 1)[1] for a in argv if a.startswith(f"--{name}=")]
-
-
 def free_directory(settings: Namespace, argv: list[str]) -> Path:
     """Return where a new run goes: where it is told to, if no run is there, or a new directory."""
-    if settings.ckpt_path not in (None, AUTO):
+    if settings.ckpt_path not in (None, "auto"):
         raise UserError("ckpt_path belongs on the command line: --run_dir DIR --ckpt_path last")
     if settings.run_dir is None:
         configs = option(argv, "config")
         return new_directory(Path("runs") / (named_after(Path(configs[-1])) if configs else "fit"))
     run_dir = Path(settings.run_dir)
-    if (run_dir / "checkpoints" / "last.ckpt").exists() or (run_dir / "summary.json").exists():
-        raise UserError(f"run_dir {run_dir} already holds a run: go on with it (--ckpt_path last), or name another one")
+    refuse_taken(run_dir)
     return run_dir
+
+
+def refuse_taken(run_dir: Path) -> None:
+    """Refuse to begin a run where one is."""
+    if has_checkpoint(run_dir) or (run_dir / "summary.json").exists():
+        raise UserError(f"run_dir {run_dir} already holds a run: go on with it (--ckpt_path last), or name another one")
 
 
 def resumed(argv: list[str]) -> tuple[Path | None, Path | None]:
@@ -50,11 +51,11 @@ def resumed(argv: list[str]) -> tuple[Path | None, Path | None]:
     run_dir = Path(run_dirs[-1]) if run_dirs else None
     if not paths or paths[-1] in ("null", ""):
         return run_dir, None
-    if paths[-1] in ("last", AUTO):
+    if paths[-1] in ("last", "auto"):
         if run_dir is None:
             raise UserError(f"--ckpt_path {paths[-1]} needs --run_dir DIR, the run to go on with")
-        last = run_dir / "checkpoints" / "last.ckpt"
-        return run_dir, last if paths[-1] == "last" or last.exists() else None
+        begun = paths[-1] == "last" or has_checkpoint(run_dir)
+        return run_dir, last_checkpoint(run_dir) if begun else None
     path = Path(paths[-1])
     home = path.resolve().parent.parent
     if run_dir is not None and run_dir.resolve() != home:
@@ -95,6 +96,28 @@ def new_directory(base: Path) -> Path:
 
 
 @contextmanager
+def claimed(run_dir: Path, new: bool) -> Iterator[None]:
+    """Have a run's directory for this run alone while the block runs; other ranks leave that to the first."""
+    if not is_main_process():
+        yield
+        return
+    with held(run_dir):
+        if new:
+            refuse_taken(run_dir)
+        clear(run_dir)
+        yield
+
+
+def clear(run_dir: Path) -> None:
+    """Remove what killed processes left half-written."""
+    for folder in (run_dir, run_dir / "checkpoints", run_dir / "bank"):
+        for path in folder.glob("*.tmp"):
+            path.unlink(missing_ok=True)
+    for path in (run_dir / "bank").glob("tmp*/"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
 def tidy(run_dir: Path) -> Iterator[None]:
     """Leave no empty directory behind where a run was refused before it wrote anything."""
     try:
@@ -105,23 +128,46 @@ def tidy(run_dir: Path) -> Iterator[None]:
         raise
 
 
-def refuse_objects(tree: Any, config: Path) -> None:
-    """Refuse a config.yaml that cannot be read back, because a script handed objects over that no file can tell."""
-    if isinstance(tree, dict) and tree.get("objects"):
-        untold = "; ".join(f"{name}: {why}" for name, why in tree["objects"].items())
-        raise UserError(
-            f"{config} is of a run of a script, and not all of it can be told in a file ({untold}). "
-            f'Go on with it in Python: fl.fit(…, run_dir="{config.parent}", ckpt="last") with the same objects'
-        )
-
-
-def refuse_changes(now: dict[str, Any], then_path: Path) -> None:
+def refuse_changes(now: dict[str, Any], then: dict[str, Any], source: Path) -> None:
     """Refuse to go on with settings other than a run began with, but for those that cannot change a result."""
-    a, b = flat(now), flat(yaml.safe_load(then_path.read_text()))
+    a, b = flat(now), flat(then)
     changed = sorted(k for k in a.keys() | b.keys() if a.get(k) != b.get(k) and not re.fullmatch(MAY_CHANGE, k))
     if changed:
         lines = "\n".join(f"  {k}: {b.get(k)!r} -> {a.get(k)!r}" for k in changed)
         raise UserError(
-            f"a resumed run keeps its settings, but these differ from {then_path}:\n{lines}\n"
-            "Only the length, devices, engine settings and loggers may change; start a new run for anything else."
+            f"a resumed run keeps its settings, but these differ from {source}:\n{lines}\n"
+            "Only the length, devices, engine settings (but session, threads, metric) and loggers may change; start a "
+            "new run for anything else."
         )
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A checkpoint that a run goes on from."""
+
+    content: dict[str, Any]
+    path: Path
+    note: str | None = None
+    """Why it is not the last one."""
+
+
+def restored(path: Path) -> Restored:
+    """Read a checkpoint and check the rows it needs; where the last one is damaged, take the one before it."""
+    before = path.with_name(PREVIOUS)
+    try:
+        return Restored(_whole(path), path)
+    except DamagedError as error:
+        if path.name != LAST or not before.exists():
+            raise
+        content = _whole(before)
+        return Restored(content, before, f"{error}: going on from {before}, {content['position']} steps into the run")
+
+
+def _whole(path: Path) -> dict[str, Any]:
+    """Read a checkpoint; if it, or a row that it needs, is not as it was written, say so."""
+    if path.name == LAST and not path.exists() and path.with_name(PREVIOUS).exists():
+        raise DamagedError(f"{path} is missing")
+    content = load_checkpoint(path)
+    if why := Bank.damage(path.parent.parent / "bank", content["bank"]):
+        raise DamagedError(f"{why}, and {path} needs it")
+    return content

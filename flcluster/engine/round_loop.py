@@ -4,6 +4,7 @@ import math
 from typing import Any, ClassVar, TypeVar
 
 from flcluster.data import Shard
+from flcluster.engine.guard import broken
 from flcluster.engine.loop import Loop
 from flcluster.engine.measures import both_accuracies, local_accuracies, measured
 from flcluster.errors import UserError
@@ -12,6 +13,7 @@ from flcluster.federation.jobs import Trained
 from flcluster.protocol.outcome import Round
 from flcluster.protocol.rounds import Phase, RoundAlgorithm
 from flcluster.records.exchange import Exchange
+from flcluster.records.population import Population
 
 S = TypeVar("S")
 
@@ -29,6 +31,8 @@ class RoundLoop(Loop[S]):
     def __init__(self, algorithm: RoundAlgorithm[S], fed: Federation, session: int | None) -> None:
         self.phases = algorithm.phases(fed)
         super().__init__(algorithm, fed, sum(phase.steps for phase in self.phases), session or 1)
+        self.undone = False
+        """Whether the last step was taken back."""
         self.lost = 0
         """Clients so far that were asked and went offline before they were done."""
         self.owed = 0
@@ -71,13 +75,28 @@ class RoundLoop(Loop[S]):
         """Take one step: run a round."""
         phase, t = self.where(self.position)
         self.fed.now = self.time
-        self.state, done = phase.step(self.state, t, self.fed)
+        self.undone = False
+        with self.fed.bank.tracked() as bank:
+            state, done = phase.step(self.state, t, self.fed)
+            if why := broken(self.state, state, self.gaps):
+                bank.undo()
+                self.undone = True
+                self.troubles.append(self._told(why, done))
+        self.state = self.state if self.undone else state
+        for result in done.results:
+            if not result.finite:
+                self.troubles.append(f"refused the upload of client {result.client}, which has NaN or infinite values")
         self.position = self.epoch = self.position + 1
         waits = self.algorithm.devices is not None and not done.results and phase.data_round is None
         self.time += max(done.cohort.seconds, IDLE) if waits else done.cohort.seconds
         self.lost += done.cohort.lost
         self.owed += done.server_compute
         return [self._exchange(i, result, done) for i, result in enumerate(done.results)]
+
+    def _told(self, why: str, done: Round) -> str:
+        clients = [str(result.client) for result in done.results]
+        shown = ", ".join(clients[:10]) + (f" and {len(clients) - 10} more" if len(clients) > 10 else "")
+        return f"undid {self.phase} {self.position + 1} (clients {shown}): {why} would not be finite"
 
     def _exchange(self, i: int, result: Trained[Any], done: Round) -> Exchange:
         """Tell of one participant; its new model is measured on its test set unless all clients are measured."""
@@ -90,9 +109,9 @@ class RoundLoop(Loop[S]):
             cycle=self.position - 1,
             samples=result.size,
             staleness=result.staleness,
-            status="accepted" if result.finite else "refused",
+            status="refused" if not result.finite else "undone" if self.undone else "accepted",
             acc_before=result.accuracy,
-            acc_after=math.nan if everyone else self._accuracy_after(i, result, done, shard),
+            acc_after=math.nan if everyone or self.undone else self._accuracy_after(i, result, done, shard),
             loss=result.loss,
             true=shard.mixture,
             label=None if done.cohort.labels is None else done.cohort.labels[i],
@@ -115,14 +134,23 @@ class RoundLoop(Loop[S]):
     def gauges(self) -> dict[str, float]:
         """Add what is measured of all clients, on the data of the round that was last run."""
         t = self.data_cycle
-        own = {**super().gauges(), **self.algorithm.measures(self.state, t, self.fed)}
+        own = {**super().gauges(), **self.algorithm.measures(self.state, t, self.fed), **self._changed()}
         everyone = self.algorithm.measure == "all"
         if not everyone and self.fed.data.global_test() is None:
             return own
         served = self.algorithm.served(self.state, t, self.fed).without(self.fed.data.newcomers)
         local = local_accuracies(served, t, self.fed)
+        self.everyone = Population(served.labels, local)
         own |= both_accuracies(served, local, self.fed)
         return {**own, **measured(served, local, t, self.fed), "lost": float(self.lost)} if everyone else own
+
+    def _changed(self) -> dict[str, float]:
+        """Count the clients whose data changed in the rounds since the last session, for data that drift."""
+        if not self.fed.data.rounds_only:
+            return {}
+        last = self.data_cycle
+        first = last + 1 if self.position == 0 else max(0, last - (self.position - 1) % self.session)
+        return {"changed": float(sum(len(self.fed.data.drifted(t)) for t in range(first, last + 1)))}
 
     @property
     def data_cycle(self) -> int:

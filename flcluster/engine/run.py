@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from lightning import LightningModule
@@ -11,26 +12,32 @@ from lightning.fabric import Fabric
 from torch import Tensor
 
 from flcluster.data import FederatedDataModule
-from flcluster.engine.config import EngineConfig, FabricConfig
-from flcluster.engine.log import RunLog
+from flcluster.engine.arguments import EngineConfig, FabricConfig, seconds
 from flcluster.engine.loggers import finish_logger, start_loggers
 from flcluster.engine.loop import Loop
 from flcluster.engine.measures import newcomers_accuracies
 from flcluster.engine.process import Interrupt, peak_gb
 from flcluster.engine.progress import RunProgress
+from flcluster.engine.resume import Restored
 from flcluster.engine.round_loop import RoundLoop
 from flcluster.engine.start import START, write_weights
 from flcluster.engine.upload_loop import UploadLoop
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
+from flcluster.federation.extras import Extras
 from flcluster.federation.federation import Federation
-from flcluster.files import replacing, write_config, write_json
+from flcluster.federation.scoring import Scoring
+from flcluster.files import LAST, last_checkpoint, replacing, write_config, write_json
 from flcluster.protocol.base import Algorithm
+from flcluster.protocol.needs import check_needs
 from flcluster.protocol.rounds import RoundAlgorithm
 from flcluster.protocol.uploads import UploadAlgorithm
 from flcluster.records.checkpoint import save_checkpoint
+from flcluster.records.log import RunLog
 from flcluster.records.provenance import add_provenance, code_version, provenance
 from flcluster.records.recorder import RECENT, Recorder
+
+"""Where a run's checkpoint lies in its directory."""
 
 
 @dataclass(eq=False)
@@ -47,14 +54,23 @@ class Experiment:
     run_dir: Path
     loggers: Sequence[Any] = ()
     callbacks: Sequence[Any] = ()
-    restored: dict[str, Any] | None = None
+    restored: Restored | None = None
     logger_ids: dict[str, str] = field(default_factory=dict)
     start: dict[str, Tensor] | None = None
     """Weights of the first models that no file has yet; the run's directory will."""
-    go_on: str = "flcluster fit --run_dir {run_dir} --ckpt_path last"
+    extras: Extras = field(default_factory=Extras)
+    """What the Trainer of each local training is given besides."""
+    go_on: str = "flcluster fit --run_dir {quoted} --ckpt_path last{unlimited}"
     """How to go on with the run once it has stopped."""
     command: str = ""
     """What started it."""
+    unlimited: str = " --engine.max_updates null"
+    """What that needs besides where ``engine.max_updates`` has stopped it: it would do so again at once."""
+
+    def how_to_go_on(self, why: str) -> str:
+        """Return the command that goes on with a run that stopped for some reason."""
+        unlimited = self.unlimited if why.startswith("engine.max_updates") else ""
+        return self.go_on.format(run_dir=self.run_dir, quoted=quote(str(self.run_dir)), unlimited=unlimited)
 
 
 class ActiveRun:
@@ -77,9 +93,11 @@ class ActiveRun:
             exp.data,
             lambda width: Bank(exp.run_dir / "bank", width, budget, shared),
             exp.seed,
-            exp.engine.metric,
+            Scoring(exp.engine.metric, exp.engine.metric_mode),
             given=bool(exp.start is not None or exp.config.get("model_start")),
+            extras=exp.extras,
         )
+        check_needs(exp.algorithm, self.fed)
         self.loop: Loop[Any] = make_loop(exp.algorithm, self.fed, exp.engine.look_ahead, exp.engine.session)
         self.loop.run_dir = exp.run_dir
         self.recorder = Recorder(
@@ -100,6 +118,8 @@ class ActiveRun:
         self.log = RunLog(exp.run_dir / "run.log" if self.main else None)
         shown = self.main and exp.engine.progress
         self.progress = RunProgress(exp.algorithm.title, self.loop.total, 0, enabled=shown, log=self.log.write)
+        self.progress.score = self.fed.score
+        self.recorder.higher = self.fed.score.higher
 
     def _note(self, text: str) -> None:
         """Show what takes long before the first step; being told to stop then leaves nothing to go on from."""
@@ -113,10 +133,13 @@ class ActiveRun:
         self.fabric.barrier()
         self.exp.data.setup("fit")
 
-    @property
-    def last_checkpoint(self) -> Path:
-        """Where this run's checkpoint lies."""
-        return self.exp.run_dir / "checkpoints" / "last.ckpt"
+    def _set_aside(self, restored: Restored) -> None:
+        """Where a run goes on from another checkpoint than the last, take that away: its rows will be overwritten."""
+        if restored.note:
+            self.progress.note(restored.note)
+        last = restored.path.with_name(LAST)
+        if self.main and restored.path != last and last.exists():
+            last.replace(last.with_name("set_aside.ckpt"))
 
     def begin(self) -> None:
         """Make the first state, or take up a checkpoint."""
@@ -126,15 +149,19 @@ class ActiveRun:
         if self.exp.restored is None:
             self.recorder.open(folder, None)
             path = f"by lightning.Trainer ({self.fed.by_trainer})" if self.fed.by_trainer else "by flcluster's own loop"
-            self.progress.note(f"writing to {self.exp.run_dir}; local training {path}; preparing the first models")
+            scored = "" if self.fed.score.plain else f"; scored by {self.fed.score.told}"
+            self.progress.note(
+                f"writing to {self.exp.run_dir}; local training {path}{scored}; preparing the first models"
+            )
             self.loop.begin()
             self.loggers = start_loggers(self.exp.loggers, self.exp.config) if self.main else []
             self._session()
             self.save()
             self.begun = True
         else:
-            self.restore(self.exp.restored)
-            self.recorder.open(folder, self.exp.restored["recorder"]["positions"])
+            self.restore(self.exp.restored.content)
+            self.recorder.open(folder, self.exp.restored.content["recorder"]["positions"])
+            self._set_aside(self.exp.restored)
             self.loggers = start_loggers(self.exp.loggers, self.exp.config) if self.main else []
             self.exp.restored = None  # its rows have been copied
             self.progress.note(f"going on in {self.exp.run_dir} at {self.loop.position} of {self.loop.total}")
@@ -151,8 +178,9 @@ class ActiveRun:
             exchanges = loop.advance()
             for exchange in exchanges:
                 self.recorder.add(exchange, loop.epoch)
-                if exchange.status == "refused":
-                    self.progress.note(f"refused the upload of client {exchange.client} (not finite or wrong shape)")
+            for trouble in loop.troubles:
+                self.progress.note(trouble)
+            loop.troubles.clear()
             if loop.position % loop.session == 0 or loop.position == loop.total:
                 self._session()
             self.progress.update(loop.position, self.recorder.shown, loop.phase)
@@ -161,6 +189,8 @@ class ActiveRun:
     def _session(self) -> None:
         loop = self.loop
         row = self.recorder.end_session(loop.epoch, loop.time, loop.cluster_accuracies(), loop.gauges(), loop.phase)
+        if loop.everyone is not None:
+            self.recorder.meet(loop.epoch, loop.everyone, loop.tenth_done)
         for logger in self.loggers:
             logger.log_metrics(row, step=self.recorder.updates)
         self.fabric.call("on_session_end", loop=self.loop, metrics=row)
@@ -197,15 +227,16 @@ class ActiveRun:
             for logger in self.loggers:
                 finish_logger(logger, summary, self.exp.run_dir)
         self.fabric.barrier()
+        if lesson := self.recorder.nothing_learnt():
+            self.progress.note(lesson)
         if why:
             self.progress.note(f"stopped at {self.loop.position} of {self.loop.total}: {why}")
-            self.progress.note(f"go on with: {self.exp.go_on.format(run_dir=self.exp.run_dir)}")
+            self.progress.note(f"go on with: {self.exp.how_to_go_on(why)}")
         return summary
 
     def close(self) -> None:
-        """Close what is open; the run may have failed before there was anything."""
-        if hasattr(self.recorder, "clients"):
-            self.recorder.close()
+        """Close what is open."""
+        self.recorder.close()
 
     def summary(self, why: str | None) -> dict[str, Any]:
         """Return the flat summary of the run so far (cluster accuracy as of the last session)."""
@@ -218,6 +249,7 @@ class ActiveRun:
             "num_clusters": exp.data.num_clusters,
             "num_clients": exp.data.num_clients,
             "seed": exp.seed,
+            **self.fed.score.entries,
             "commit": "+".join(self.code),
             "status": f"stopped: {why}" if why else "finished",
             **self.recorder.summary(),
@@ -237,10 +269,11 @@ class ActiveRun:
             "callbacks": [c.state_dict() if hasattr(c, "state_dict") else {} for c in self.exp.callbacks],
             "logger_ids": self.exp.logger_ids,
             "code": self.code,
+            "config": self.exp.config,
             "elapsed": self.elapsed + time.monotonic() - self.started,
         }
         if self.main:
-            save_checkpoint(self.last_checkpoint, content)
+            save_checkpoint(last_checkpoint(self.exp.run_dir), content)
         self.fed.ranks.barrier()
         self.fed.bank.committed()
         self.saved = time.monotonic()
@@ -255,19 +288,6 @@ class ActiveRun:
         for callback, state in zip(self.exp.callbacks, content["callbacks"], strict=True):
             if hasattr(callback, "load_state_dict"):
                 callback.load_state_dict(state)
-
-
-def seconds(text: str | None) -> float | None:
-    """Read HH:MM:SS or DD:HH:MM:SS."""
-    if text is None:
-        return None
-    try:
-        parts = [float(p) for p in text.split(":")]
-        if not 1 <= len(parts) <= 4:
-            raise ValueError
-    except ValueError:
-        raise UserError(f"engine.max_time must be HH:MM:SS or DD:HH:MM:SS, got {text!r}") from None
-    return sum(p * unit for p, unit in zip(reversed(parts), (1, 60, 3600, 86400), strict=False))
 
 
 def make_loop(algorithm: Algorithm[Any], fed: Federation, look_ahead: int | None, session: int | None) -> Loop[Any]:

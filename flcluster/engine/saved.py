@@ -13,11 +13,13 @@ from torch import Tensor
 from flcluster.data import FederatedDataModule
 from flcluster.engine.config import Plan, fit_parser
 from flcluster.engine.fit import instantiated
-from flcluster.engine.resume import config_of, refuse_objects
+from flcluster.engine.layers import refuse_objects
+from flcluster.engine.resume import config_of
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
 from flcluster.federation.copied import Copied
 from flcluster.federation.layout import Layout
+from flcluster.files import last_checkpoint
 from flcluster.protocol.base import Algorithm
 from flcluster.records.checkpoint import load_checkpoint
 
@@ -35,7 +37,7 @@ class Saved:
     @classmethod
     def load(cls, run: Path, **objects: Any) -> "Saved":
         """Read config.yaml and checkpoints/last.ckpt, but for ``objects``, which take their places. No data is read."""
-        checkpoint = run / "checkpoints" / "last.ckpt"
+        checkpoint = last_checkpoint(run)
         content = load_checkpoint(checkpoint)
         config = config_of(run)
         tree = yaml.safe_load(config.read_text(encoding="utf-8"))
@@ -105,8 +107,15 @@ class Saved:
         return module
 
 
+def told_by(data: FederatedDataModule) -> dict[str, Any]:
+    """Return what must be known of data to use a model elsewhere: names of classes, and how pixels are normalised."""
+    found = data.normalisation
+    scaled = None if found is None else {"mean": found[0], "std": found[1]}
+    return {"class_names": list(data.class_names), "normalisation": scaled}
+
+
 PARTS = {"data", "model", "algorithm"}
 
 
-UNUSED = ("objects", "logger", "callbacks")
+UNUSED = ("objects", "logger", "callbacks", "trainer", "trainer_callbacks")
 """Parts of a configuration that no model depends on."""

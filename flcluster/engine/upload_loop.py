@@ -9,6 +9,7 @@ from torch import Tensor
 
 from flcluster.data import Shard
 from flcluster.devices.schedule import Workload, scheduled
+from flcluster.engine.guard import broken
 from flcluster.engine.loop import Loop
 from flcluster.engine.measures import both_accuracies, local_accuracies
 from flcluster.federation.federation import Federation
@@ -66,13 +67,21 @@ class UploadLoop(Loop[S]):
         self.position, self.time = n + 1, float(self.schedule.times[n])
         return [self._exchange(n, up, reply, trained, shard)]
 
-    def _serve(self, up: Upload) -> Reply | None:
-        """Let the method answer; a bad upload is refused and leaves everything as it was."""
+    def _serve(self, up: Upload) -> Reply | str:
+        """Let the method answer; a bad upload leaves everything as it was: return ``refused`` or ``undone``."""
         why = self._refusal(up)
         if why:
             self.fed.fabric.call("on_refused", loop=self, upload=up, why=why)
-            return None
-        self.state, reply = self.algorithm.upload(self.state, up, self.fed)
+            self.troubles.append(f"refused the upload of client {up.client}, which {why}")
+            return "refused"
+        with self.fed.bank.tracked() as bank:
+            state, reply = self.algorithm.upload(self.state, up, self.fed)
+            why = broken(self.state, state, self.gaps) or broken(None, (reply.row, reply.anchor), name="reply")
+            if why:
+                bank.undo()
+                self.troubles.append(f"undid the upload of client {up.client}: {why} would not be finite")
+                return "undone"
+        self.state = state
         self.epoch += 1
         self._hand_out(up.client, reply)
         return reply
@@ -128,7 +137,7 @@ class UploadLoop(Loop[S]):
             test=shard.test,
         )
 
-    def _exchange(self, n: int, up: Upload, reply: Reply | None, trained: Trained[Tensor], shard: Shard) -> Exchange:
+    def _exchange(self, n: int, up: Upload, reply: Reply | str, trained: Trained[Tensor], shard: Shard) -> Exchange:
         before, size, wire = trained.accuracy, trained.size, self.fed.layout.row_bytes
         train_cost = 3 * size * self.algorithm.local_epochs
         common: dict[str, Any] = dict(
@@ -141,11 +150,11 @@ class UploadLoop(Loop[S]):
             loss=trained.loss,
             true=shard.mixture,
         )
-        if reply is None:  # the client keeps its last model
+        if isinstance(reply, str):  # the client keeps its last model
             after = self.fed.accuracy(self.starts[up.client].to(self.fed.device), shard.test)
             cost = wire if self.algorithm.sends else 0
             return Exchange(
-                **common, status="refused", acc_after=after, uploaded=cost, downloaded=cost, client_compute=train_cost
+                **common, status=reply, acc_after=after, uploaded=cost, downloaded=cost, client_compute=train_cost
             )
         after = before if reply.row is up.row else self.fed.accuracy(reply.row, shard.test)
         return Exchange(

@@ -6,7 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from flcluster.federation.tables import FileTable, Table
+from flcluster.errors import UserError
+from flcluster.federation.tables import FileTable, Table, damage
+from flcluster.files import slug
 
 __all__ = ["Bank", "FileTable", "Table"]
 
@@ -24,6 +26,7 @@ class Bank:
     def __init__(self, folder: Path, width: int, budget: int, shared: bool = False) -> None:
         self.folder, self.width, self.budget, self.shared = folder, width, budget, shared
         self.tables: dict[str, Table] = {}
+        self.tracking = False
 
     def table(self, name: str, count: int) -> Table:
         """Return the table of that name, made on first use: in memory if it fits what is left of the budget."""
@@ -34,7 +37,27 @@ class Bank:
                 self.tables[name] = Table(count, self.width)
             else:
                 self.tables[name] = self._file(name, count)
+            if self.tracking:
+                self.tables[name].begin()
         return self.tables[name]
+
+    @contextmanager
+    def tracked(self) -> Iterator["Bank"]:
+        """Remember inside the block what changes in all tables, so that ``undo`` can bring it back."""
+        self.tracking = True
+        for table in self.tables.values():
+            table.begin()
+        try:
+            yield self
+        finally:
+            self.tracking = False
+            for table in self.tables.values():
+                table.keep()
+
+    def undo(self) -> None:
+        """Bring every table back to where ``tracked`` began."""
+        for table in self.tables.values():
+            table.undo()
 
     @contextmanager
     def scratch(self, count: int) -> Iterator[Table]:
@@ -52,18 +75,28 @@ class Bank:
     def save(self) -> dict[str, Any]:
         """Return what a checkpoint must hold of every table."""
         return {
-            name: {"count": t.count, "file": isinstance(t, FileTable), **t.save()} for name, t in self.tables.items()
+            name: {"count": t.count, "width": t.width, "file": isinstance(t, FileTable), **t.save()}
+            for name, t in self.tables.items()
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Bring back every table as a checkpoint has it, in memory or in the file where it was."""
         for name, entry in saved.items():
+            if slug(name) != name:
+                raise UserError(f"the checkpoint has a table {name!r}, which no run of flcluster makes: it is not used")
             count = int(entry["count"])
             table = self._file(name, count) if entry["file"] else Table(count, self.width)
             if not entry["file"] and name not in self.tables:
                 self.budget -= count * self.width * 4
             table.restore(entry)
             self.tables[name] = table
+
+    @staticmethod
+    def damage(folder: Path, saved: dict[str, Any]) -> str | None:
+        """Say what is wrong with the files of rows that a checkpoint tells of, if anything is."""
+        of_files = ((name, entry) for name, entry in saved.items() if entry["file"] and "width" in entry)
+        found = (damage(folder / f"{name}.rows", int(entry["width"]), entry) for name, entry in of_files)
+        return next((why for why in found if why), None)
 
     def committed(self) -> None:
         """Tell every table that the last ``save`` is safely on disk."""

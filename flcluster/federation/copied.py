@@ -14,6 +14,11 @@ def tensors_of(module: nn.Module) -> dict[str, Tensor]:
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
+def as_real(tensor: Tensor) -> Tensor:
+    """See complex numbers as pairs of real ones, which is what a row holds."""
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
 class Copied:
     """Maps some tensors of a module to a row and back, by name, whatever becomes of the tensors in between.
 
@@ -25,9 +30,10 @@ class Copied:
         self.module, self.entries = module, list[Entry]()
         held, at = tensors_of(module), 0
         for name in (*trained, *changed):
-            self.entries.append(Entry(name, held[name].shape, at, at + held[name].numel()))
-            at += held[name].numel()
-        self.size, self.num_parameters = at, sum(held[name].numel() for name in trained)
+            shape = as_real(held[name].detach()).shape
+            self.entries.append(Entry(name, shape, at, at + shape.numel()))
+            at += shape.numel()
+        self.size, self.num_parameters = at, sum(as_real(held[name].detach()).numel() for name in trained)
         self.has_batch_norm = any(isinstance(part, _BatchNorm) for part in module.modules())
         self.row = torch.zeros(self.size, device=device)
         """A row like all others; the module is not bound to it."""
@@ -46,13 +52,13 @@ class Copied:
         """Make the module be this row."""
         held = tensors_of(self.module)
         for entry in self.entries:
-            held[entry.name].copy_(self.part(row, entry))
+            as_real(held[entry.name]).copy_(self.part(row, entry))
 
     @torch.no_grad()
     def snapshot(self) -> Tensor:
         """Return the module as a row."""
         held = tensors_of(self.module)
-        flat = [held[entry.name].detach().reshape(-1).to(self.row) for entry in self.entries]
+        flat = [as_real(held[entry.name].detach()).reshape(-1).to(self.row) for entry in self.entries]
         return torch.cat([self.row[:0], *flat]).clone()
 
     def state_dict(self, row: Tensor) -> dict[str, Tensor]:

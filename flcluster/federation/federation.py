@@ -19,13 +19,15 @@ from torch import Tensor, nn
 from flcluster.data import FederatedDataModule, Source, View
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank, Table
+from flcluster.federation.extras import Extras
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, Training, samples_processed
 from flcluster.federation.layout import Layout
 from flcluster.federation.lightning_worker import LightningWorker
-from flcluster.federation.paths import why_batches, why_trainer
+from flcluster.federation.paths import check_classes, why_batches, why_trainer
 from flcluster.federation.ranks import Ranks
 from flcluster.federation.scoring import Scoring
 from flcluster.federation.worker import Worker, accuracy, mean_loss
+from flcluster.score import Score
 from flcluster.seeds import torch_seed
 
 T = TypeVar("T")
@@ -54,14 +56,16 @@ class Federation:
         data: FederatedDataModule,
         bank: BankMaker,
         seed: int,
-        metric: str | None = None,
+        scoring: Scoring | None = None,
         given: bool = False,
+        extras: Extras | None = None,
     ) -> None:
         self.fabric, self.data, self.seed = fabric, data, seed
         self.ranks = Ranks(fabric)
-        self.by_trainer = why_trainer(module) or why_batches(data, module)
+        extras = extras or Extras()
+        self.by_trainer = extras.why(module) or why_trainer(module) or why_batches(data, module)
         """Why local training is done by Lightning's Trainer; None where the flat loop does it."""
-        self.worker: Worker = self._worker(module, metric)
+        self.worker: Worker = self._worker(module, scoring or Scoring(), extras)
         self.first = self.layout.snapshot() if given or self.by_trainer else None
         """The module as it was given, where that is the first model."""
         self.bank = bank(self.layout.size)
@@ -70,13 +74,24 @@ class Federation:
         self.note: Callable[[str], None] = lambda text: None
         """Says what takes long; the run shows it."""
 
-    def _worker(self, module: LightningModule, metric: str | None) -> Worker:
+    def _worker(self, module: LightningModule, scoring: Scoring, extras: Extras) -> Worker:
+        self.score = Score()
+        """What models are scored by."""
         if self.by_trainer is None:
+            if scoring.metric is not None and "acc" not in scoring.metric.lower():
+                name = type(module).__name__
+                raise UserError(f"engine.metric is {scoring.metric}, but {name} is scored by accuracy: leave it out")
+            check_classes(self.data, module)
             return Worker(self.fabric, module, self.seed)
         first = self.data.holding(0)
         probe = self.data.shard(int(first[0])).train if len(first) else self.data.pool("train")
-        scoring = Scoring(metric)
-        made = LightningWorker(self.fabric, module, self.seed, probe, self.data.batch_size, scoring, self.data)
+        made = LightningWorker(self.fabric, module, self.seed, probe, self.data.batch_size, scoring, self.data, extras)
+        made.tell = lambda text: self.note(text)
+        tests = (self.data.shard(client).test for client in first.tolist())
+        test = next((view for view in tests if len(view)), self.data.global_test())
+        if test is not None and len(test):
+            made.settle_score(test)
+        self.score = made.scoring.score
         return cast(Worker, made)  # all that Federation and methods ask of a worker, or a refusal in one line
 
     @cached_property
@@ -223,14 +238,18 @@ class Federation:
     def loss(self, row: Tensor, view: View) -> float:
         """Return a model's mean loss on a view."""
         if not self.worker.samplewise:
-            return self.worker.evaluate(row, view)[0]
+            return self.worker.loss_on(row, view)
         return mean_loss(self.per_sample(row[None], view)[0])
 
     def accuracy(self, row: Tensor, view: View) -> float:
-        """Return a model's accuracy on a view."""
+        """Return a model's accuracy on a view, or whatever it is scored by (``score``)."""
         if not self.worker.samplewise:
-            return self.worker.evaluate(row, view)[1]
+            return self.worker.measure(row, view)
         return accuracy(self.per_sample(row[None], view)[0])
+
+    def goodness(self, row: Tensor, view: View) -> float:
+        """Return a model's score on a view so that larger is better, for methods that choose by it."""
+        return self.score.goodness(self.accuracy(row, view))
 
     def client_accuracies(self, models: Rows, labels: NDArray[np.int64], cycle: int) -> NDArray[np.float64]:
         """Return each client's accuracy on its own test data with the model it is served; NaN without test data.
@@ -261,7 +280,7 @@ class Federation:
         clients = np.flatnonzero(labels >= 0)
         views = [self.data.shard(client, cycle).test for client in clients.tolist()]
         rows = [int(k) for k in labels[clients]]
-        found = self.map(lambda worker, i: worker.evaluate(models[rows[i]].to(self.device), views[i])[1], views)
+        found = self.map(lambda worker, i: worker.measure(models[rows[i]].to(self.device), views[i]), views)
         scores = np.full(len(labels), np.nan)
         scores[clients] = found
         return scores
@@ -279,7 +298,7 @@ class Federation:
         if named:
             return [self.accuracy(row, test) for row, test in zip(models, tests, strict=True)]
         table = np.array([[self.accuracy(row, test) for test in tests] for row in models])
-        which, cluster = linear_sum_assignment(table, maximize=True)
+        which, cluster = linear_sum_assignment(table, maximize=self.score.higher)
         matched = dict(zip(cluster.tolist(), which.tolist(), strict=True))
         return [float(table[matched[k], k]) if k in matched else math.nan for k in range(len(tests))]
 

@@ -124,5 +124,9 @@ _ELEMENTWISE = (
 
 
 def all_finite(row: Tensor) -> bool:
-    """Say whether a row has no NaN and no infinity (one pass, no temporary of the row's size)."""
-    return math.isfinite(float(row.sum())) or bool(torch.isfinite(row).all())
+    """Say whether a row has no NaN, no infinity, and nothing so large that its squares overflow.
+
+    The distance to such a row, and soon the mean with it, would be infinite. One pass, no temporary of the row's size.
+    """
+    flat = row.flatten()
+    return math.isfinite(float(flat.dot(flat)))

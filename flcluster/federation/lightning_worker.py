@@ -7,21 +7,28 @@ import random
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from lightning.fabric import Fabric
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 from torch.utils.data import DataLoader, Sampler
 
-from flcluster.data import View
+from flcluster.data import FederatedDataModule, View
 from flcluster.errors import UserError
-from flcluster.federation.copied import Copied, tensors_of
+from flcluster.federation.as_given import AsGiven, Unchanged, mark
+from flcluster.federation.copied import Copied, as_real, tensors_of
+from flcluster.federation.extras import Extras
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, samples_processed
 from flcluster.federation.looking import Looking
-from flcluster.federation.paths import hooks_of, lightning_of
-from flcluster.federation.scoring import Scoring
+from flcluster.federation.paths import fed_by, lightning_of
+from flcluster.federation.scoring import Scoring, UnscoredError
 from flcluster.seeds import rng, sequence, torch_seed
 
 PROBE = 2
@@ -39,38 +46,85 @@ class LightningWorker(Looking):
     """Whether losses of single samples are known: a ``validation_step`` tells means."""
 
     def __init__(
-        self, fabric: Fabric, module: Any, seed: int, probe: View, batch_size: int, scoring: Scoring, data: Any = None
+        self,
+        fabric: Fabric,
+        module: Any,
+        seed: int,
+        probe: View,
+        batch_size: int,
+        scoring: Scoring,
+        data: Any = None,
+        extras: Extras | None = None,
     ) -> None:
+        self.extras = extras or Extras()
         self.fabric, self.seed, self.scoring, self.data = fabric, seed, scoring, data
         self.module = module.to(fabric.device)
         self.package = lightning_of(module)
         self.scaler: Any = None
         self.pinned: dict[View, tuple[Tensor, Tensor]] = {}
+        _whole(self.module)
+        self.given = AsGiven(self.module, self.package)
+        self.validates = False
+        """Whether local trainings validate too: where a schedule watches what only validation logs."""
         self.layout, self.first, self.constants = self._probed(probe, batch_size)
+        kept = {*self.constants, *(entry.name for entry in self.layout.entries)}
+        self.unchanged = Unchanged(self.module, [name for name in tensors_of(self.module) if name not in kept])
 
     def _probed(self, view: View, batch_size: int) -> tuple[Copied, Tensor, dict[str, Tensor]]:
         """Train for a moment; return what travels, the module as it was given, and counters to be set back."""
-        began: dict[str, Tensor] = {}
+        began, marks = dict[str, Tensor](), dict[str, Any]()
 
         def remember(module: Any) -> None:
-            began.update({name: tensor.detach().clone() for name, tensor in tensors_of(module).items()})
+            began.update({name: tensor.detach().clone() for name, tensor in _whole(module).items()})
+            marks.update({name: mark(tensor) for name, tensor in _whole(module).items()})
 
         job = Job(0, torch.zeros(0), view, 1, batch_size, purpose="probe", steps=None)
-        trainer = self._fit(job, _Local(job, None, remember), limit_train_batches=PROBE)
-        self.optimizers, self.schedulers = list(trainer.optimizers), list(trainer.lr_scheduler_configs)
+        trainer = self._fit(job, _Local(job, None, remember))
+        # where configure_optimizers returns none, a Trainer has one that does nothing
+        self.optimizers = [made for made in trainer.optimizers if type(made).__name__ != "_MockOptimizer"]
+        self.schedulers = list(trainer.lr_scheduler_configs)
         if not self.optimizers:
             raise UserError(
                 f"{type(self.module).__name__}.configure_optimizers returns no optimiser: nothing would train"
             )
-        now = tensors_of(self.module)
+        self.validates = self._watches_validation(trainer, view)
+        now, buffers = _whole(self.module), dict(self.module.named_buffers())
+        for name in now.keys() ^ began.keys():
+            raise UserError(f"{type(self.module).__name__} makes or drops {name} in training: make it in __init__")
+        for name in now:
+            if now[name].shape != began[name].shape:
+                raise UserError(
+                    f"training changes the shape of {name} in {type(self.module).__name__}: no row holds that"
+                )
         trained = [name for name, parameter in self.module.named_parameters() if parameter.requires_grad]
-        moved = [name for name in now if name not in trained and not _same(now[name], began[name])]
-        changed = [name for name in moved if now[name].is_floating_point()]
+        # what was written to travels, even if the first steps wrote what was there (a momentum encoder's do)
+        moved = [name for name in now if mark(now[name]) != marks[name] or not _same(now[name], began[name])]
+        moved = [name for name in moved if name not in trained]
+        changed = [name for name in moved if _is_real(now[name])]
+        counters = [name for name in now if name in moved or (name in buffers and not _is_real(now[name]))]
         with torch.no_grad():
             for name, tensor in now.items():
                 tensor.copy_(began[name])
         layout = Copied(self.module, trained, changed, self.fabric.device)
-        return layout, layout.snapshot(), {name: began[name] for name in moved if name not in changed}
+        return layout, layout.snapshot(), {name: began[name] for name in counters if name not in changed}
+
+    def _watches_validation(self, trainer: Any, view: View) -> bool:
+        """Say whether a schedule watches what training does not log; refuse if there is nothing to validate on."""
+        watched = [config.monitor for config in self.schedulers if config.reduce_on_plateau]
+        missing = [name for name in watched if name not in trainer.callback_metrics]
+        if missing and not _sets_apart(self.data):
+            raise UserError(
+                f"a schedule of {type(self.module).__name__} watches {missing[0]}, which training_step does not log, "
+                "and clients have nothing to validate on: set data.val_share, or watch what training_step logs"
+            )
+        return bool(missing)
+
+    def _validation(self, job: Job) -> View | None:
+        """What a training validates on: what its client set apart, or what it trains on where nobody did."""
+        if not self.validates:
+            return None
+        apart = self.data.shard(job.client, job.cycle).val if job.purpose == "train" else None
+        return apart if apart is not None and len(apart) else job.view
 
     # what a method may ask ----------------------------------------------------------------------------------------
 
@@ -88,7 +142,8 @@ class LightningWorker(Looking):
     @property
     def constant_steps(self) -> bool:
         """Whether every step is one of a single optimiser with one learning rate throughout."""
-        return len(self.optimizers) == 1 and not self.schedulers and bool(self.module.automatic_optimization)
+        plain = not self.schedulers and not self.extras.clips
+        return len(self.optimizers) == 1 and plain and bool(self.module.automatic_optimization)
 
     # training -----------------------------------------------------------------------------------------------------
 
@@ -112,6 +167,7 @@ class LightningWorker(Looking):
         norm = self.layout.has_batch_norm
         result.processed = samples_processed(len(job.view), job.epochs, job.batch_size, job.steps, norm)
         result.seconds = time.perf_counter() - began
+        self.unchanged.check()
         self._look(job, result, observe)
         return result
 
@@ -122,7 +178,7 @@ class LightningWorker(Looking):
             for name, value in self.constants.items():
                 held[name].copy_(value)
 
-    def _fit(self, job: Job, local: Any, **limits: Any) -> Any:
+    def _fit(self, job: Job, local: Any) -> Any:
         order = rng(self.seed, job.purpose, job.client, job.cycle)
         # an epoch's batches are those of the flat loop, and in its order
         plain = job.view.loader(job.batch_size, training=True)
@@ -130,21 +186,26 @@ class LightningWorker(Looking):
         batches = Shuffled(len(job.view), job.batch_size, order, norm)
         loader: DataLoader[Any] = DataLoader(plain.dataset, batch_sampler=batches, collate_fn=plain.collate_fn)
         length = {"max_epochs": job.epochs} if job.steps is None else {"max_epochs": -1, "max_steps": job.steps}
-        trainer = self._trainer([_hook(self.package, local)], limit_val_batches=0, **length, **limits)
-        with quiet(all_of_it=local.layout is not None), every_seed(self.seed, job.purpose, job.client, job.cycle):
-            trainer.fit(self.module, datamodule=self._fed(trainer, train=loader))
+        loaders, view = {"train": loader}, self._validation(job)
+        if view is not None:
+            loaders["val"] = view.loader(job.batch_size)
+        else:
+            length["limit_val_batches"] = 0
+        given = {**self.extras.arguments, **length}
+        self.given.restore()
+        with (
+            self.extras.blamed(self.package),
+            quiet(all_of_it=local.layout is not None),
+            alone(),
+            every_seed(self.seed, job.purpose, job.client, job.cycle),
+        ):
+            trainer = self._trainer([_hook(self.package, local), *self.extras.fresh()], **given)
+            trainer.fit(self.module, datamodule=self._fed(trainer, **loaders))
         return trainer
 
     def _fed(self, trainer: Any, **loaders: DataLoader[Any]) -> Any:
         """Return a datamodule that has some loaders, and the data's own hooks on batches."""
-        made = self.package.LightningDataModule()
-        for stage, loader in loaders.items():
-            setattr(made, f"{stage}_dataloader", lambda loader=loader: loader)
-        if self.data is not None:
-            self.data.trainer = trainer
-            for hook in hooks_of(self.data):
-                setattr(made, hook, getattr(self.data, hook))
-        return made
+        return fed_by(self.package, self.data, trainer, **loaders)
 
     def _trainer(self, callbacks: list[Any], **more: Any) -> Any:
         single = self.package.strategies.SingleDeviceStrategy
@@ -174,12 +235,31 @@ class LightningWorker(Looking):
         if len(view) == 0:
             return math.nan, math.nan
         self.layout.load(row)
-        with quiet(), every_seed(self.seed, "validate", 0):
+        with quiet(), alone(), every_seed(self.seed, "validate", 0):
             return self.scoring.measured(self.module, view, self._scored, self.fabric.device)
 
-    def _scored(self, stage: str, loader: DataLoader[Any]) -> Any:
+    def settle_score(self, view: View) -> None:
+        """Find out, with the module as it was given and one batch, what it is scored by."""
+        self.layout.load(self.first)
+        with quiet(), alone(), every_seed(self.seed, "validate", 0):
+            one = partial(self._scored, limit_val_batches=1, limit_test_batches=1)
+            try:
+                self.scoring = self.scoring.settled(self.module, view, one)
+            except UnscoredError:  # it trains all the same; methods that compare losses refuse it
+                self.scoring = replace(self.scoring, known=True)
+        self.layout.load(self.first)
+
+    def needs_losses(self) -> None:
+        """Refuse where ``validation_step`` logs no loss."""
+        if self.scoring.known and self.scoring.loss is None:
+            raise UserError(
+                f"this method compares models by their losses, but {type(self.module).__name__}.validation_step logs "
+                'none: log one there, under a name with "loss" in it'
+            )
+
+    def _scored(self, stage: str, loader: DataLoader[Any], **limits: int) -> Any:
         """Return what a module logs in ``validation_step`` (val) or ``test_step`` (test)."""
-        trainer = self._trainer([])
+        trainer = self._trainer([], **limits)
         run = trainer.validate if stage == "val" else trainer.test
         return run(self.module, datamodule=self._fed(trainer, **{stage: loader}), verbose=False)
 
@@ -250,6 +330,9 @@ class _Local:
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
         """Set learning rates and momentum."""
+        if self.layout is None:  # nothing is validated in the short training at the start
+            for config in trainer.lr_scheduler_configs:
+                config.strict = False
         factor, momentum = self.job.lr_factor, self.job.momentum
         for group in (group for optimizer in trainer.optimizers for group in optimizer.param_groups):
             group["lr"] *= factor
@@ -278,13 +361,16 @@ class _Local:
                 or not parameter.requires_grad
             ):
                 continue
+            held_now, gradient = as_real(parameter.detach()), as_real(parameter.grad)
             if job.prox:
-                parameter.grad.add_(parameter.detach() - layout.part(anchor, entry).to(parameter), alpha=job.prox)
+                gradient.add_(held_now - layout.part(anchor, entry).to(held_now), alpha=job.prox)
             if job.correction is not None:
-                parameter.grad.add_(layout.part(job.correction, entry).to(parameter))
+                gradient.add_(layout.part(job.correction, entry).to(held_now))
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Add up the loss."""
+        """Add up the loss; the short training at the start ends early."""
+        if self.layout is None and batch_idx + 1 >= PROBE:
+            trainer.should_stop = True
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
         if isinstance(loss, Tensor):
             self.total, self.batches = self.total + float(loss.detach()), self.batches + 1
@@ -299,6 +385,29 @@ def _hook(package: Any, local: _Local) -> Any:
     for name in HOOKS:
         setattr(callback, name, getattr(local, name))
     return callback
+
+
+def _sets_apart(data: Any) -> bool:
+    """Say whether clients have samples to validate on."""
+    if not isinstance(data, FederatedDataModule):
+        return False
+    first = data.holding(0)
+    return len(first) > 0 and data.shard(int(first[0])).val is not None
+
+
+def _whole(module: Any) -> dict[str, Tensor]:
+    """Return a module's tensors, all of which must be there."""
+    held = tensors_of(module)
+    for name, tensor in held.items():
+        if is_lazy(tensor):
+            raise UserError(
+                f"{type(module).__name__}.{name} has no shape yet: send a batch through its lazy layers in __init__"
+            )
+    return held
+
+
+def _is_real(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def _same(a: Tensor, b: Tensor) -> bool:
@@ -326,6 +435,11 @@ def quiet(all_of_it: bool = True) -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, before, strict=True):
             logger.setLevel(level)
+
+
+def alone() -> AbstractContextManager[Any]:
+    """Hide the other processes: torchmetrics and modules that gather would wait for ranks that train other clients."""
+    return patch("torch.distributed.is_initialized", return_value=False)
 
 
 @contextlib.contextmanager

@@ -25,17 +25,33 @@ def lightning_of(module: Any) -> ModuleType:
 BATCH_HOOKS = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
 """What a datamodule may do to a batch on its way to the model."""
 
+LIGHTNINGS = ".core.hooks"
+"""Where both packages of Lightning have the hooks that do nothing of a datamodule's own."""
+
 
 def hooks_of(data: Any) -> list[str]:
-    """Return the hooks on batches that a datamodule has of its own."""
-    plain = lightning.pytorch.LightningDataModule
-    return [hook for hook in BATCH_HOOKS if getattr(type(data), hook, None) not in (None, getattr(plain, hook))]
+    """Return the hooks on batches that a datamodule has of its own, or the one that it wraps (``hooked``) has."""
+    hooked = getattr(data, "hooked", data)
+    found = {hook: str(getattr(getattr(hooked, hook, None), "__module__", LIGHTNINGS)) for hook in BATCH_HOOKS}
+    return [hook for hook, where in found.items() if not where.endswith(LIGHTNINGS)]
+
+
+def fed_by(package: Any, data: Any, trainer: Any, **loaders: Any) -> Any:
+    """Return a datamodule of a package of Lightning's that has some loaders, and the data's own hooks on batches."""
+    made = package.LightningDataModule()
+    for stage, loader in loaders.items():
+        setattr(made, f"{stage}_dataloader", lambda loader=loader: loader)
+    if data is not None:
+        data.trainer = trainer
+        for hook in hooks_of(data):
+            setattr(made, hook, getattr(data, hook))
+    return made
 
 
 def why_batches(data: Any, module: Any) -> str | None:
     """Say why the data must be read batch by batch, as a Trainer does; None if all samples can be had at once."""
     if hooks_of(data):
-        why = f"{type(data).__name__} has hooks on batches"
+        why = f"{type(getattr(data, 'hooked', data)).__name__} has hooks on batches"
     elif getattr(data, "train_transform", None) is not None:
         why = "data.train_transform is for every batch anew"
     else:
@@ -71,3 +87,16 @@ def why_trainer(module: Any) -> str | None:
     if "configure_optimizers" in own and not isinstance(module.configure_optimizers(), torch.optim.Optimizer):
         return f"{kind.__name__} has schedulers or several optimisers"
     return None
+
+
+def check_classes(data: Any, module: Any) -> None:
+    """Refuse the flat loop for data without classes, unless the module has a loss of its own."""
+    kind, loss = type(module), getattr(module, "loss", None)
+    where = next((each for each in kind.__mro__ if "loss" in vars(each)), None)
+    own = where is not None and not vars(where).get("flat_loop")
+    if (own and not isinstance(loss, torch.nn.CrossEntropyLoss)) or getattr(data, "knows_classes", True):
+        return
+    raise UserError(
+        f"{kind.__name__} is trained by the cross-entropy of its logits, but {data.name} does not tell the class of "
+        "each sample: use a module with a training_step and a validation_step of its own"
+    )

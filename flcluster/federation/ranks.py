@@ -1,6 +1,5 @@
 """The one place that knows there are other processes: who does what, and how results travel."""
 
-import os
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -10,12 +9,6 @@ from lightning.fabric import Fabric
 from torch import Tensor
 
 T = TypeVar("T")
-
-
-def is_main_process() -> bool:
-    """Say whether this process is (or will be) rank 0, before Fabric is launched."""
-    ranks = [os.environ.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK")]
-    return all(rank in (None, "0") for rank in ranks)
 
 
 class Ranks:

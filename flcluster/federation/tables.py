@@ -1,6 +1,7 @@
 """Rows of models in host memory, or in a memory-mapped file that a killed process never leaves half-written."""
 
 import os
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ class Table:
         self.held = torch.from_numpy(
             np.zeros((count, width), dtype=np.float32)
         )  # NumPy: pages come with the first write
+        self.before: dict[int, Tensor | None] | None = None
+        """Rows as they were when ``begin`` was called, where they have changed since; None: nothing is to be undone."""
 
     def __len__(self) -> int:
         return self.count
@@ -32,8 +35,28 @@ class Table:
         return self.held[index].clone()
 
     def __setitem__(self, index: int, row: Tensor) -> None:
+        self._remember(index)
         self.held[index] = row.detach()
         self.written[index] = True
+
+    def _remember(self, index: int) -> None:
+        if self.before is not None and index not in self.before:
+            self.before[index] = self.held[index].clone() if self.written[index] else None
+
+    def begin(self) -> None:
+        """Remember from now on what changes, until it is kept or undone."""
+        self.before = {}
+
+    def keep(self) -> None:
+        """Let what has changed stay."""
+        self.before = None
+
+    def undo(self) -> None:
+        """Bring back what has changed since ``begin``."""
+        for index, row in (self.before or {}).items():
+            self.held[index] = 0 if row is None else row
+            self.written[index] = row is not None
+        self.before = None
 
     def __contains__(self, index: int) -> bool:
         return bool(self.written[index])
@@ -64,6 +87,8 @@ class Table:
 
     def _room(self, rows: Ints) -> Ints:
         """Return where new values of rows may be written."""
+        for index in rows.tolist():
+            self._remember(index)
         self.written[rows] = True
         return rows
 
@@ -88,21 +113,25 @@ class Table:
 class FileTable(Table):
     """The same in a file. A changed row goes to a free slot; its old slot is free again only after the next checkpoint.
 
-    So the file always holds every row of the last checkpoint, and a killed process never mixes two moments. All ranks
-    share the file and write the same bytes to the same slots, hence each reads its own writes without waiting; but a
-    rank that is behind within a step may still need the row another has just replaced, so in a ``shared`` file every
-    write goes to a free slot and what it replaced is free from the next step on.
+    So the file always holds every row of the last checkpoint and of the one before it, and a killed process never mixes
+    two moments. All ranks share the file and write the same bytes to the same slots, hence each reads its own writes
+    without waiting; but a rank that is behind within a step may still need the row another has just replaced, so in a
+    ``shared`` file every write goes to a free slot and what it replaced is free from the next step on.
     """
 
     def __init__(self, path: Path, count: int, width: int, shared: bool = False) -> None:
         self.count, self.width = count, width
         self.path, self.shared = path, shared
         self.replaced: list[int] = []  # slots to be free from the next step on
+        self.moved: dict[int, tuple[int | None, bool]] | None = None
+        """Rows that have changed since ``begin``: their slot then, and whether it was fresh."""
         self.slot: dict[int, int] = {}
         self.fresh: set[int] = set()  # rows written since the last checkpoint: their slot may be overwritten
         self.free: list[int] = []
         self.old: list[int] = []  # slots the last checkpoint still needs
-        self.freed: list[int] = []  # slots only the checkpoint before the one being written needs
+        self.leaving: list[int] = []  # slots that the last checkpoint needs, and the one being written does not
+        self.previous: list[int] = []  # slots only the checkpoint before the last needs
+        self.sums: dict[int, int] = {}  # checksum of each row as the last checkpoint has it
         self.slots = 0
         self.map: np.memmap[Any, np.dtype[np.float32]] | None = None
 
@@ -122,11 +151,33 @@ class FileTable(Table):
 
     def _move(self, index: int) -> None:
         """Give a row a slot that may be written to."""
-        if index not in self.fresh or self.shared:
+        first = self.moved is not None and index not in self.moved
+        if self.moved is not None and first:
+            self.moved[index] = self.slot.get(index), index in self.fresh
+        if index not in self.fresh or self.shared or first:
             if index in self.slot:
                 (self.replaced if index in self.fresh else self.old).append(self.slot[index])
             self.slot[index] = self._take()
             self.fresh.add(index)
+
+    def begin(self) -> None:
+        """Remember from now on what changes, until it is kept or undone: what is replaced stays in the file."""
+        self.moved = {}
+
+    def keep(self) -> None:
+        """Let what has changed stay."""
+        self.moved = None
+
+    def undo(self) -> None:
+        """Bring back what has changed since ``begin``."""
+        for index, (slot, fresh) in (self.moved or {}).items():
+            self.replaced.append(self.slot.pop(index))
+            self.fresh.discard(index)
+            if slot is not None:
+                (self.replaced if fresh else self.old).remove(slot)
+                self.slot[index] = slot
+                self.fresh |= {index} if fresh else set()
+        self.moved = None
 
     def _store(self) -> Tensor:
         assert self.map is not None
@@ -159,21 +210,23 @@ class FileTable(Table):
         self.map = np.memmap(self.path, dtype=np.float32, mode="r+", shape=(self.slots, self.width))
 
     def save(self) -> dict[str, Any]:
-        """Return which slot holds which row; the rows themselves are in the file."""
+        """Return which slot holds which row, and what its bytes sum up to; the rows themselves are in the file."""
         if self.map is not None:
             self.map.flush()
-        self.freed, self.old, self.fresh = self.freed + self.old, [], set()
-        return {"slot": dict(self.slot), "slots": self.slots}
+            self.sums |= {index: zlib.crc32(self.map[self.slot[index]].data) for index in self.fresh}
+        self.leaving, self.old, self.fresh = self.leaving + self.old, [], set()
+        return {"slot": dict(self.slot), "slots": self.slots, "kept": list(self.leaving), "sums": dict(self.sums)}
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Go back to the rows of a checkpoint."""
+        """Go back to the rows of a checkpoint; those of the one before it stay."""
         self.slot = {int(i): int(s) for i, s in saved["slot"].items()}
         self.slots, self.fresh = int(saved["slots"]), set()
-        self.old, self.freed, self.replaced = [], [], []
-        needed = self.slots * self.width * 4
-        if self.slots and (not self.path.exists() or self.path.stat().st_size < needed):
+        self.sums = {int(i): int(n) for i, n in saved.get("sums", {}).items()}
+        self.old, self.leaving, self.replaced = [], [], []
+        self.previous = [int(s) for s in saved.get("kept", [])]
+        if too_short(self.path, self.width, self.slots):
             raise UserError(f"{self.path} is missing or cut short; the checkpoint needs it. Put it back or start anew.")
-        used = set(self.slot.values())
+        used = {*self.slot.values(), *self.previous}
         self.free = [s for s in range(self.slots - 1, -1, -1) if s not in used]
         if self.slots:
             self._open()
@@ -184,6 +237,23 @@ class FileTable(Table):
         self.replaced = []
 
     def committed(self) -> None:
-        """Free what only the previous checkpoint needed."""
-        self.free += self.freed
-        self.freed = []
+        """Free what only the checkpoint before the one before needed."""
+        self.free += self.previous
+        self.previous, self.leaving = self.leaving, []
+
+
+def too_short(path: Path, width: int, slots: int) -> bool:
+    """Say whether a file of rows is missing or too short for what it should hold."""
+    return slots > 0 and (not path.exists() or path.stat().st_size < slots * width * 4)
+
+
+def damage(path: Path, width: int, saved: dict[str, Any]) -> str | None:
+    """Say what is wrong with the rows in a file that a checkpoint tells of, if anything is."""
+    slots = int(saved["slots"])
+    if too_short(path, width, slots):
+        return f"{path} is missing or cut short"
+    rows = np.memmap(path, dtype=np.float32, mode="r", shape=(slots, width)) if slots else None
+    for index, told in saved.get("sums", {}).items():
+        if rows is None or zlib.crc32(rows[saved["slot"][index]].data) != told:
+            return f"{path} is damaged (row {index})"
+    return None

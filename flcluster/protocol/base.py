@@ -5,7 +5,7 @@ live in the federation's tables.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar, get_args
 
@@ -32,6 +32,14 @@ class Algorithm(ABC, Generic[S]):
     """What the state is: the type in brackets where a method says what it is, ``RoundAlgorithm[MyState]``."""
     extra_names: ClassVar[tuple[str, ...]] = ()
     """Names of what the method logs beside the common metrics: in replies and rounds, or as ``gauges``."""
+
+    paper: ClassVar[str] = ""
+    """Who published it and when, as ``flcluster methods`` lists it; empty for what is no paper's."""
+    printed: ClassVar[Mapping[str, Mapping[str, object]]] = {}
+    """Names in tables that stand for this class with some settings: both are accepted where a method is named."""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """What the method must be told that not all data and modules tell: constants of ``flcluster.protocol.needs``. A run
+    without it is refused before anything is trained; parts of a method (a selection, a representation) say theirs."""
 
     named_clusters: ClassVar[bool] = True
     """Whether model k stands for the data's cluster k (false: the indices have no common meaning)."""

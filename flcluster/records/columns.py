@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass, replace
 
+from flcluster.score import Score, is_score
+
 LAST = "_last"
 """End of the name of a column that is the mean of another's last rows."""
 
@@ -87,6 +89,7 @@ _COLUMNS = (
     Column("clusters", "Clusters", digits=1, whole=True, shown=False),
     Column("lost", "Lost", "clients lost", digits=1, whole=True, shown=False),
     Column("moved", "Moved", "clients moved", digits=1, whole=True, shown=False),
+    Column("changed", "Drifted", "clients whose data changed", digits=1, whole=True, shown=False),
     Column("splits", digits=1, whole=True, shown=False),
     Column("drifts", digits=1, whole=True, shown=False),
     Column("merges", digits=1, whole=True, shown=False),
@@ -129,16 +132,38 @@ COLUMNS = {column.name: column for column in _COLUMNS}
 """All that is known by name, in the order of a report's table; a method's own columns need no entry."""
 
 
-def column(name: str) -> Column:
+def column(name: str, score: Score | None = None) -> Column:
     """Return how a column is shown, also one that no one has described, or the mean of its last rows.
+
+    Where a run is scored by something else than accuracy, columns of the score are called by its name.
 
     >>> column("purity_last").title, column("my_loss").title
     ('Purity, last 5 rows', 'my loss')
+    >>> rmse = Score("val_rmse", False)
+    >>> column("client_acc", rmse).title, column("cluster_acc", rmse).title, column("client_acc_after", rmse).label
+    ('val_rmse', 'Cluster, val_rmse', 'client val_rmse (lower is better) after the reply')
     """
     if name in COLUMNS or not name.endswith(LAST):
-        return COLUMNS.get(name) or Column(name)
-    rows = column(name.removesuffix(LAST))
+        known = COLUMNS.get(name) or Column(name)
+        return known if score is None or score.plain else _scored(known, score)
+    rows = column(name.removesuffix(LAST), score)
     return replace(rows, name=name, title=f"{rows.title}, last 5 rows", label=f"{rows.label} (last 5 rows)")
+
+
+def _scored(shown: Column, score: Score) -> Column:
+    """Call a column of the score by the score's name; what is in percentage points otherwise is in the score's unit."""
+    if shown.name == "gain":
+        unit = ", points" if score.is_accuracy else f" in {score.name}"
+        digits = shown.digits if score.is_accuracy else 3
+        return replace(shown, title=f"Gain{unit}", label=f"gain{unit}", digits=digits)
+    if shown.name == "tta":
+        return replace(shown, label=f"time to {score.name}")
+    if not is_score(shown.name) and not shown.name.endswith("acc_std"):
+        return shown
+    label = shown.label.replace("accuracy", score.text) if "accuracy" in shown.label else f"{shown.label}, {score.text}"
+    named = "Accuracy" in shown.title
+    title = shown.title.replace("Accuracy", score.name) if named else f"{shown.title}, {score.name}"
+    return replace(shown, title=title, label=label)
 
 
 SHOWN_SIZES = 10

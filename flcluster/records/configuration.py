@@ -10,10 +10,15 @@ from typing import Any
 
 from flcluster.records.reader import Run
 
-COUNTED = r"(data|model|algorithm|callbacks)(\..*)?|model_start|fabric\.precision|engine\.session"
+COUNTED = (
+    r"(data|model|algorithm|callbacks|trainer|trainer_callbacks)(\..*)?|model_start"
+    r"|fabric\.precision|engine\.(session|metric|metric_mode)"
+)
 
 
-OPTIONAL = r"callbacks|model_start|engine\.session|data\.init_args\.unseen"
+OPTIONAL = (
+    r"callbacks|trainer|trainer_callbacks|model_start|engine\.(session|metric|metric_mode)|data\.init_args\.unseen"
+)
 """Settings that count only where they say something."""
 
 
@@ -39,7 +44,7 @@ def counted(settings: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in flat(settings).items()
         if re.fullmatch(COUNTED, key)
         and not re.fullmatch(PLACES, key)
-        and not (value is None and re.fullmatch(OPTIONAL, key))
+        and not (value in (None, "auto") and re.fullmatch(OPTIONAL, key))
     }
 
 
@@ -77,16 +82,25 @@ def differences(runs: Sequence[Run]) -> list[str]:
     """
     settings = [None if run.settings is None else counted(run.settings) for run in runs]
     known = [each for each in settings if each is not None]
-    keys = dict.fromkeys(key for each in known for key in each)
-    values = {key: [_text(each[key]) for each in known if key in each] for key in keys}
-    unlike = [key for key in keys if len(set(values[key])) > 1 or len(values[key]) < len(known)]
-    common = [key for key in unlike if len(set(values[key])) > 1]
+    unlike = differing(known)
+    common = [key for key in unlike if len({_text(each[key]) for each in known if key in each}) > 1]
     told = [*(_told(settings, chosen) for chosen in (common, unlike)), [configuration_key(run) for run in runs]]
     return next(texts for texts in told if len(set(texts)) == len(runs))
 
 
+def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the keys of flat settings that some lack or that have not the same value in all.
+
+    >>> differing([{"lr": 0.1, "K": 2}, {"lr": 0.2, "K": 2, "mu": 1}])
+    ['lr', 'mu']
+    """
+    keys = dict.fromkeys(key for each in settings for key in each)
+    values = {key: [_text(each[key]) for each in settings if key in each] for key in keys}
+    return [key for key in keys if len(set(values[key])) > 1 or len(values[key]) < len(settings)]
+
+
 def _told(settings: Sequence[Mapping[str, Any] | None], keys: Sequence[str]) -> list[str]:
-    names = _short(keys)
+    names = short_names(keys)
     return [
         "settings unknown"
         if each is None
@@ -95,7 +109,7 @@ def _told(settings: Sequence[Mapping[str, Any] | None], keys: Sequence[str]) -> 
     ]
 
 
-def _short(keys: Sequence[str]) -> dict[str, str]:
+def short_names(keys: Sequence[str]) -> dict[str, str]:
     """Name keys by their ends, as far as that tells them apart; a class by what it is the class of."""
     paths = {key: [p for p in key.split(".") if p != "init_args"] for key in keys}
     paths = {key: path[:-1] if path[-1] == "class_path" and len(path) > 1 else path for key, path in paths.items()}

@@ -16,6 +16,7 @@ from typing_extensions import Self
 
 from flcluster.errors import UserError
 from flcluster.records.columns import COLUMNS
+from flcluster.score import Score
 
 NO_RESULTS = r"seed|num_\w+|\w+_std|cluster_size_\d+|updates_per_second|peak_memory_gb"
 """Numbers in a summary that are no result of the run."""
@@ -34,6 +35,18 @@ class Run:
     label: str
     settings: Mapping[str, Any] | None = None
     """The resolved configuration, as ``config.yaml`` has it; None where that cannot be read."""
+    population: Mapping[str, np.ndarray] | None = None
+    """Columns of ``population.csv``, where all clients are measured; None where there is no such file."""
+
+    @property
+    def status(self) -> str:
+        """``finished``, or ``stopped: why``."""
+        return str(self.summary.get("status", "finished"))
+
+    @property
+    def score(self) -> Score:
+        """What the columns called ``…acc…`` hold: accuracy, or what a module of one's own is scored by."""
+        return Score.of(self.summary)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -45,10 +58,18 @@ class Run:
         clients = read_columns(path / "clients.csv", ("update", "client", "status"))
         where = dataset if summary.get("partition") else f"{dataset} K={K}"
         label = f"{method} {where} seed={summary.get('seed', '?')}"
-        return cls(path, summary, metrics, clients, label, _read_settings(path / "config.yaml"))
+        return cls(path, summary, metrics, clients, label, read_settings(path / "config.yaml"), read_population(path))
 
 
-def _read_settings(path: Path) -> Mapping[str, Any] | None:
+def read_population(folder: Path, growing: bool = False) -> Mapping[str, np.ndarray] | None:
+    """Read a run's ``population.csv``; None where there is none."""
+    path = folder / "population.csv"
+    needed = ("update", "epoch", "client", "label", "accuracy")
+    return read_columns(path, needed, growing) if path.exists() else None
+
+
+def read_settings(path: Path) -> Mapping[str, Any] | None:
+    """Read a resolved configuration; None where that cannot be done."""
     try:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
@@ -80,9 +101,13 @@ def _read_summary(path: Path) -> dict[str, Any]:
     return summary
 
 
-def read_columns(path: Path, needed: Sequence[str]) -> dict[str, np.ndarray]:
-    """Read a CSV file of numbers, column by column, some of which it must have; an empty cell is NaN."""
-    header, *lines = list(csv.reader(_text(path).splitlines())) or [[]]
+def read_columns(path: Path, needed: Sequence[str], growing: bool = False) -> dict[str, np.ndarray]:
+    """Read a CSV file of numbers, column by column, some of which it must have; an empty cell is NaN.
+
+    Of a file that is ``growing`` the last line may not have been written to its end, and is left out.
+    """
+    text = _text(path)
+    header, *lines = list(csv.reader((text[: text.rfind("\n") + 1] if growing else text).splitlines())) or [[]]
     if absent := [name for name in needed if name not in header]:
         raise UserError(f"{path} has no column {', '.join(absent)}: it is empty or corrupt; repeat that run.")
     for at, line in enumerate(lines, start=2):

@@ -1,16 +1,16 @@
 """What a run leaves behind in numbers: clients.csv, metrics.csv and summary.json."""
 
 import math
-import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from flcluster.errors import UserError
+from flcluster.records.csv_file import CsvFile
 from flcluster.records.exchange import Exchange
+from flcluster.records.population import Population, PopulationFile
 
 REPLIES = ("client_acc_before", "client_acc_after")
 """Accuracies of clients before and after what they got back: a row has the mean over clients of each one's last."""
@@ -19,56 +19,21 @@ REPLIES = ("client_acc_before", "client_acc_after")
 MEASURED = (*REPLIES, "client_acc_worst", "cluster_acc", "kl", "fresh_share", "deprecated_share")
 
 
-TOTALS = ("refused", "upload_bytes", "download_bytes", "client_compute", "server_compute")
+TOTALS = ("refused", "undone", "upload_bytes", "download_bytes", "client_compute", "server_compute")
 
 
 RECENT = 5
 
 
-def worst_tenth(accuracies: Iterable[float]) -> float:
+def worst_tenth(scores: Iterable[float], higher: bool = True) -> float:
     """Return the mean over the worst tenth of the clients, at least one of them; NaN where none was measured.
 
     >>> worst_tenth([0.9] * 18 + [0.25, 0.5])
     0.375
     """
-    known = sorted(accuracy for accuracy in accuracies if not math.isnan(accuracy))
+    known = sorted((score for score in scores if not math.isnan(score)), reverse=not higher)
     worst = known[: max(1, len(known) // 10)]
     return math.fsum(worst) / len(worst) if worst else math.nan
-
-
-class CsvFile:
-    """A CSV file that grows row by row and can go back to where a checkpoint left it."""
-
-    def __init__(self, path: Path | None, columns: list[str], position: int | None) -> None:
-        self.columns = columns
-        if path is not None and position is not None:
-            if not path.exists() or path.stat().st_size < position:
-                raise UserError(f"{path} is missing or shorter than the checkpoint left it: the run cannot go on")
-            os.truncate(path, position)
-        self.file = open(path or os.devnull, "w" if position is None else "a", encoding="utf-8")  # noqa: SIM115
-        if position is None:
-            self.file.write(",".join(columns) + "\n")
-        elif path is not None:  # the run may have begun with a version that had other columns
-            with path.open(encoding="utf-8") as begun:
-                self.columns = begun.readline().rstrip("\n").split(",")
-
-    def write(self, row: dict[str, Any]) -> None:
-        """Append a row; None and NaN become empty cells."""
-        self.file.write(",".join(cell(row.get(name)) for name in self.columns) + "\n")
-
-    def position(self) -> int:
-        """Flush to disk and return the length in bytes."""
-        self.file.flush()
-        if self.file.name != os.devnull:
-            os.fsync(self.file.fileno())
-        return self.file.tell()
-
-
-def cell(value: Any) -> str:
-    """Write one value so that reading it back gives the same value."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return repr(float(value)) if isinstance(value, float) else str(value)
 
 
 def known_mean(values: torch.Tensor) -> float:
@@ -83,6 +48,8 @@ class Recorder:
         self, num_clients: int, num_clusters: int, extra: tuple[str, ...], last: int = RECENT, phased: bool = False
     ) -> None:
         self.K, self.extra, self.last_rows, self.phased = num_clusters, extra, last, phased
+        self.higher = True
+        """Whether a higher score is better, and the worst therefore the lowest."""
         self.updates = 0
         self.totals = dict.fromkeys(TOTALS, 0)
         self.counts = {"fresh": 0, "deprecated": 0, "estimates": 0}
@@ -95,8 +62,9 @@ class Recorder:
         """Accuracy over all clients at the last few sessions."""
         self.pending: dict[str, list[float]] = {}
         self.shown: dict[str, float] = {}
+        self.population = PopulationFile()
 
-    def open(self, folder: Path | None, positions: dict[str, int] | None) -> None:
+    def open(self, folder: Path | None, positions: dict[str, Sequence[int]] | None) -> None:
         """Open the files, new or where a checkpoint left them; without a folder (other ranks) nothing is written."""
         K = range(self.K)
         per_client = "update,epoch,time,client,cycle,samples,staleness,status,fresh,label,acc_before,acc_after,loss,kl"
@@ -111,14 +79,17 @@ class Recorder:
             *self.extra,
             *(f"cluster_acc_{k}" for k in K),
         ]
-        at = positions or {}
+        at = {name: (at,) if isinstance(at, int) else at for name, at in (positions or {}).items()}  # once a length
         self.clients = CsvFile(folder and folder / "clients.csv", columns, at.get("clients"))
         self.metrics = CsvFile(folder and folder / "metrics.csv", session, at.get("metrics"))
+        self.population.open(folder, at.get("population"))
 
     def close(self) -> None:
-        """Close the files."""
-        self.clients.file.close()
-        self.metrics.file.close()
+        """Close the files that are open: a run may have failed before, or between them."""
+        for name in ("clients", "metrics"):
+            if hasattr(self, name):
+                getattr(self, name).file.close()
+        self.population.close()
 
     def add(self, exchange: Exchange, epoch: int) -> None:
         """Take in one exchange."""
@@ -140,6 +111,7 @@ class Recorder:
     def _totals(self, exchange: Exchange) -> None:
         self.last[:, exchange.client] = torch.tensor([exchange.acc_before, exchange.acc_after], dtype=torch.float64)
         self.totals["refused"] += exchange.status == "refused"
+        self.totals["undone"] += exchange.status == "undone"
         self.totals["upload_bytes"] += exchange.uploaded
         self.totals["download_bytes"] += exchange.downloaded
         self.totals["client_compute"] += exchange.client_compute
@@ -173,6 +145,7 @@ class Recorder:
         means |= self.gauges
         row = {"update": self.updates, "epoch": epoch, "time": time, **means, **self.totals}
         self.metrics.write({**row, "phase": phase})
+        self.flush()
         self.pending = {}
         self.shown = {**self.shown, **means}
         return {k: float(v) for k, v in row.items()}
@@ -181,8 +154,17 @@ class Recorder:
         """Return what is known of the clients after a session in which some were measured: as the summary has it."""
         found = {name: known_mean(row) for name, row in zip(REPLIES, self.last, strict=True) if name in self.pending}
         if REPLIES[1] in found:
-            found["client_acc_worst"] = worst_tenth(self.last[1].tolist())
+            found["client_acc_worst"] = worst_tenth(self.last[1].tolist(), self.higher)
         return {name: value for name, value in found.items() if not math.isnan(value)}
+
+    def meet(self, epoch: int, now: Population, everyone: bool) -> None:
+        """Keep who is in which cluster: everyone, or those who moved."""
+        self.population.write(self.updates, epoch, now, everyone)
+
+    def flush(self) -> None:
+        """Show readers of the files what is known, so that a run can be watched."""
+        for file in (self.clients, self.metrics):
+            file.file.flush()
 
     def _keep(self, gauges: dict[str, float]) -> None:
         self.gauges = gauges
@@ -205,7 +187,7 @@ class Recorder:
             "client_acc_before_std": before_std,
             "client_acc_after": after,
             "client_acc_after_std": after_std,
-            "client_acc_worst": None if after is None else worst_tenth(self.last[1].tolist()),
+            "client_acc_worst": None if after is None else worst_tenth(self.last[1].tolist(), self.higher),
             "cluster_acc": self.cluster_last,
             "cluster_acc_mean": self.cluster_sum / self.sessions if self.sessions else None,
             "kl": self.kl_sum / self.counts["estimates"] if self.counts["estimates"] else None,
@@ -216,15 +198,29 @@ class Recorder:
             **({"client_acc_last": sum(self.recent) / len(self.recent)} if self.recent else {}),
         }
 
+    def nothing_learnt(self) -> str | None:
+        """Say so, and what the likely cause is, if no update was taken in."""
+        lost = self.totals["refused"] + self.totals["undone"]
+        if not self.updates or lost < self.updates:
+            return None
+        return (
+            f"nothing was learnt: none of {self.updates} updates was taken in ({self.totals['refused']} refused, "
+            f"{self.totals['undone']} undone), because numbers were not finite: try a lower learning rate (model.lr)"
+        )
+
     def save(self) -> dict[str, Any]:
         """Return what a checkpoint must hold, file positions included."""
         names = ("updates", "totals", "counts", "kl_sum", "cluster_sum", "sessions", "cluster_last", "shown", "recent")
         kept: dict[str, Any] = {name: deepcopy(getattr(self, name)) for name in (*names, "last", "pending", "gauges")}
         kept["positions"] = {"clients": self.clients.position(), "metrics": self.metrics.position()}
-        return kept
+        if (position := self.population.position) is not None:
+            kept["positions"]["population"] = position
+        return kept | {"population": self.population.save()}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on where a checkpoint stopped (open the files with its positions)."""
         for name, value in saved.items():
-            if name != "positions":
+            if name == "population":
+                self.population.restore(value)
+            elif name != "positions":
                 setattr(self, name, value)

@@ -72,22 +72,29 @@ def final_value(values: NDArray[np.float64], last: int = 5) -> float:
     return float(known.mean()) if len(known) else math.nan
 
 
-def time_to_accuracy(times: NDArray[np.float64], accuracies: NDArray[np.float64], target: float) -> float:
+def time_to_accuracy(
+    times: NDArray[np.float64], accuracies: NDArray[np.float64], target: float, higher: bool = True
+) -> float:
     """Return the first time from which the curve stays at or above the target to its end, NaN if it does not.
+
+    At or below the target, where lower is better.
 
     FIELDING's time to accuracy (TTA): touching the target once is not enough. Rows without a value are skipped.
 
     >>> time_to_accuracy(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.5, 0.3, 0.5, 0.6]), target=0.4)
     3.0
+    >>> time_to_accuracy(np.array([1.0, 2.0, 3.0, 4.0]), np.array([3.0, 2.0, 2.5, 1.0]), target=2.5, higher=False)
+    2.0
     """
     known = np.isfinite(times) & np.isfinite(accuracies)
-    times, below = times[known], np.flatnonzero(~(accuracies[known] >= target - 1e-9))  # a mean rounds
+    sign = 1.0 if higher else -1.0
+    times, below = times[known], np.flatnonzero(~(sign * accuracies[known] >= sign * target - 1e-9))  # a mean rounds
     first = below[-1] + 1 if len(below) else 0
     return float(times[first]) if first < len(times) else math.nan
 
 
-def own_time(times: NDArray[np.float64], accuracies: NDArray[np.float64], target: float) -> float:
+def own_time(times: NDArray[np.float64], accuracies: NDArray[np.float64], target: float, higher: bool = True) -> float:
     """Return a baseline's time to the accuracy it ends with: all of its run if its last rows still swing around it."""
-    reached = time_to_accuracy(times, accuracies, target)
+    reached = time_to_accuracy(times, accuracies, target, higher)
     known = times[np.isfinite(times) & np.isfinite(accuracies)]
     return float(known[-1]) if math.isnan(reached) and len(known) else reached

@@ -16,6 +16,7 @@ from flcluster.records.reader import Summary, plain_name
 from flcluster.report.paper_tables import read_csv, read_table
 from flcluster.report.summaries import Row
 from flcluster.report.tables import Cells
+from flcluster.score import Score, is_score
 
 Line = Mapping[str, str]
 
@@ -46,8 +47,10 @@ def paper_rows(
     told = summary or {"dataset": dataset, "num_clusters": K, "algorithm": method}
     if re.search(r"\((control|fallback)\)", str(told["algorithm"])):
         return []
+    accuracy = Score.of(told).is_accuracy
     tables = [source for source in sources() if names is None or source["table"] in names]
     found = [(line, source) for source in tables for line in _lines(source["table"]) if _is_about(line, told)]
+    found = [(line, source) for line, source in found if accuracy or not is_score(line["metric"])]
     return [Row(dataset, K, method, line["metric"], *_numbers(line), source["paper"]) for line, source in found]
 
 

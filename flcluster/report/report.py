@@ -16,15 +16,27 @@ from flcluster.report.latex import write_latex
 from flcluster.report.printed import beside, cell, notes, paper_rows, units
 from flcluster.report.significance import significance_grid
 from flcluster.report.style import PRINTED, inks, save
-from flcluster.report.summaries import OURS, Groups, Row, cautions, mean_std, our_rows, ratios, repeats
+from flcluster.report.summaries import (
+    OURS,
+    Groups,
+    Row,
+    cautions,
+    mean_std,
+    our_rows,
+    ratios,
+    repeats,
+    said_of_scores,
+    score_of,
+)
 from flcluster.report.tables import Cells, Grid, markdown, terminal, wide_console, write_csv
+from flcluster.score import Score
 
 
-def columns_of(rows: Iterable[Row]) -> list[Column]:
+def columns_of(rows: Iterable[Row], score: Score | None = None) -> list[Column]:
     """Return the columns of a report's table that some rows are about; a method's own follow those that are known."""
     known = [*COLUMNS]
     names = [name for name in dict.fromkeys(row.metric for row in rows) if column(name).shown]
-    return [column(name) for name in sorted(names, key=lambda name: _place(known, name.removesuffix(LAST)))]
+    return [column(name, score) for name in sorted(names, key=lambda name: _place(known, name.removesuffix(LAST)))]
 
 
 def _place(known: Sequence[str], name: str) -> int:
@@ -60,7 +72,7 @@ def summary_table(runs: Sequence[Run]) -> Table:
     """
     groups = repeats(runs)
     rows = _all_rows(groups)
-    columns = [each for each in columns_of(rows) if not each.name.endswith(LAST)]
+    columns = [each for each in columns_of(rows, score_of(groups)) if not each.name.endswith(LAST)]
     seeds = any(len(group) > 1 for group in groups.values())
     lines: list[Cells] = []
     dim = []
@@ -73,7 +85,7 @@ def summary_table(runs: Sequence[Run]) -> Table:
             lines.append({**lead, **{each.title: cell(each, paper, printed) for each in columns}})
     spread = "mean ± standard deviation over seeds" if seeds else "± across a run's clients"
     caption = f"Bright rows: OURS ({spread})." + (" Dim rows: printed in the PAPER." if dim else "")
-    return terminal(Grid("Runs", lines, caption + _said(rows), dim, _empty(runs)))
+    return terminal(Grid("Runs", lines, caption + _said(rows) + said_of_scores(groups), dim, _empty(runs)))
 
 
 def _run_cells(key: Key, run: Run, columns: Iterable[Column], groups: Groups) -> Cells:
@@ -112,7 +124,7 @@ def significance(runs: Sequence[Run]) -> list[Grid]:
 
 def report_grid(groups: Groups, rows: Sequence[Row]) -> Grid:
     """Return one line a dataset, K and method: ours, averaged over repeats, and the papers' in columns beside."""
-    columns = columns_of(rows)
+    columns = columns_of(rows, score_of(groups))
     ours = {key: _mean_cells(key, group, columns, rows) for key, group in groups.items()}
     printed = [[row for row in rows if row[:3] == key and row.source != OURS] for key in groups]
     lines = beside({each: [ours[key][each.title] for key in groups] for each in columns}, printed)
@@ -123,7 +135,14 @@ def report_grid(groups: Groups, rows: Sequence[Row]) -> Grid:
     caption = "Columns that name no paper are measured here: mean ± standard deviation over runs."
     runs = [run for group in groups.values() for run in group]
     grid = [{**lead, **line} for lead, line in zip(leads, lines, strict=True)]
-    return Grid("Runs beside the papers", grid, caption + _said(rows), empty=_empty(runs))
+    caption += _said(rows) + said_of_scores(groups)
+    return Grid("Runs beside the papers", grid, caption, empty=_empty(runs))
+
+
+def beside_papers(runs: Sequence[Run]) -> Grid:
+    """Return one line for runs that are repeats of each other, with what papers print for them."""
+    groups = repeats(runs)
+    return report_grid(groups, _all_rows(groups))
 
 
 def print_tables(runs: Sequence[Run]) -> None:

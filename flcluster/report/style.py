@@ -22,6 +22,16 @@ PRINTED = {"pdf": "CreationDate", "svg": "Date"}
 OTHERS = ("#882255", "#44AA99", "#AA4499", "#117733", "#332288")
 
 
+ON_DARK = {
+    "#000000": "#F0F0F0",
+    "#882255": "#D1578F",
+    "#AA4499": "#CF6BBE",
+    "#117733": "#4DA768",
+    "#332288": "#8A7BE0",
+}
+"""What takes the place of the palette's dark colours where the ground is dark too."""
+
+
 def inks(names: Iterable[str]) -> dict[str, str]:
     """Give each name a colour, in order of appearance: methods have it in all pictures of a report."""
     return {name: shade(index) for index, name in enumerate(dict.fromkeys(names))}

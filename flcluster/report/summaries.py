@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from flcluster.records.configuration import configuration_key, differences
 from flcluster.records.reader import Key, Run, Summary, key_of, number, plain_name, results
+from flcluster.score import Score, common_score
 
 OURS = "ours"
 
@@ -41,6 +42,24 @@ def repeats(runs: Iterable[Run]) -> Groups:
         for said, group in zip(apart, alike.values(), strict=True):
             groups[dataset, K, f"{method} ({said})" if said else method] = group
     return groups
+
+
+def score_of(groups: Groups) -> Score:
+    """Return what all runs are scored by; "score" if that differs."""
+    return common_score(run.score for group in groups.values() for run in group)
+
+
+def said_of_scores(groups: Groups) -> str:
+    """Say what runs are scored by where it is not accuracy alone, as a sentence to follow others."""
+    methods: dict[str, dict[str, None]] = {}
+    for key, group in groups.items():
+        for run in group:
+            methods.setdefault(run.score.text, {})[key[2]] = None
+    if set(methods) <= {Score().text}:
+        return ""
+    if len(methods) == 1:
+        return f" Score: {next(iter(methods))}."
+    return " Scores: " + "; ".join(f"{name} of {', '.join(of)}" for name, of in methods.items()) + "."
 
 
 def per_update(summary: Summary, name: str) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 from flcluster.engine.resume import named_after, new_directory
 from flcluster.errors import UserError
-from flcluster.files import slug
+from flcluster.files import has_checkpoint, slug
 from flcluster.protocol.base import Algorithm
 from flcluster.script.fitting import Named, fit
 from flcluster.script.runs import Run, Runs
@@ -45,7 +45,7 @@ def compare(
         run_dir = folder / (slug(name) if seed is None else f"{slug(name)}-seed{seed}")
         if not quiet:
             print(f"run {len(runs) + 1} of {len(jobs) * len(repeats)}: {run_dir}", file=sys.stderr)
-        ckpt = "last" if (run_dir / "checkpoints" / "last.ckpt").exists() else None
+        ckpt = "last" if has_checkpoint(run_dir) else None
         own = {**arguments, "run_dir": run_dir, "ckpt": ckpt, **({} if seed is None else {"seed": seed})}
         runs.append(fit(**{**common, **own}))
     return Runs(runs)

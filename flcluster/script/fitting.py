@@ -14,7 +14,7 @@ from flcluster.engine.fit import build, elsewhere, fabric_of
 from flcluster.engine.fit import fit as run_to_end
 from flcluster.engine.process import exit_code
 from flcluster.engine.progress import in_notebook
-from flcluster.engine.resume import tidy
+from flcluster.engine.resume import claimed, tidy
 from flcluster.engine.run import Experiment
 from flcluster.engine.start import start_from
 from flcluster.errors import UserError
@@ -22,6 +22,9 @@ from flcluster.protocol.base import Algorithm
 from flcluster.script.recipe import recipe
 from flcluster.script.runs import Run
 from flcluster.script.untouched import untouched
+
+GO_ON, UNLIMITED = 'fl.fit(…, run_dir="{run_dir}", ckpt="last"{unlimited})', ', engine={"max_updates": None}'
+"""What goes on with a run, and what that needs besides where ``engine.max_updates`` stopped it."""
 
 Named = str | type | Mapping[str, Any]
 """A class: by name, itself, or with its settings as ``{"class_path": …, "init_args": {…}}``."""
@@ -46,6 +49,8 @@ def fit(
     engine: Mapping[str, Any] | None = None,
     fabric: Mapping[str, Any] | None = None,
     callbacks: Sequence[Any] | None = None,
+    trainer: Mapping[str, Any] | None = None,
+    trainer_callbacks: Sequence[Any] | None = None,
     logger: Any = None,
 ) -> Run:
     """Run one method on one federated dataset and return the run.
@@ -69,21 +74,23 @@ def fit(
         engine: Settings of the engine by name, e.g. ``{"progress": False}``; nothing is printed or drawn at the end.
         fabric: Settings of Fabric by name, e.g. ``{"devices": 2}``: processes are made for the run and end with it.
         callbacks: Hooks.
+        trainer: Arguments of each local training's Trainer, e.g. ``{"gradient_clip_val": 1.0}``.
+        trainer_callbacks: Lightning callbacks; each local training has copies of its own.
         logger: One Lightning logger or several.
     """
     given = {name: value for name, value in locals().items() if value is not None}
     with untouched():
         made = recipe(given)
-        with tidy(made.plan.run_dir):
+        with tidy(made.plan.run_dir), claimed(made.plan.run_dir, new=made.plan.checkpoint is None):
             command = f"fl.fit in {Path(sys.argv[0]).name or 'Python'}"
-            exp = replace(build(made.plan), start=made.start, go_on=GO_ON, command=command)
+            exp = replace(build(made.plan), start=made.start, go_on=GO_ON, unlimited=UNLIMITED, command=command)
             if made.start is not None and not isinstance(model, LightningModule):
                 start_from(exp.model, made.start, "start")
             place(exp)
             summary = run_to_end(exp)
     code = exit_code(summary["status"])
     if code == 128 + signal.SIGINT:
-        raise KeyboardInterrupt(f"{summary['status']}; go on with {exp.go_on.format(run_dir=exp.run_dir)}")
+        raise KeyboardInterrupt(f"{summary['status']}; go on with {exp.how_to_go_on('')}")
     if code:
         signal.raise_signal(signal.Signals(code - 128))
     return replace(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonargparse import ArgumentError, ArgumentParser, Namespace
+from jsonargparse import ArgumentParser, Namespace
 from lightning import LightningModule
 from torch import Tensor
 
@@ -41,7 +41,6 @@ def recipe(given: Given) -> Recipe:
     named = [*(["--run_dir", str(run_dir)] if run_dir else []), *(["--ckpt_path", str(ckpt)] if ckpt else [])]
     home, checkpoint = resumed(named)
     parser = fit_parser("fl.fit")
-    parser.exit_on_error = False
     if checkpoint is not None and "start" in given:
         raise UserError("start= is for a new run: one that goes on has its weights already")
     if checkpoint is not None and not any(name in given for name in ("config", "data", "model", "algorithm")):
@@ -59,7 +58,7 @@ def recipe(given: Given) -> Recipe:
     config_yaml = _told(parser, tree, base)
     config_yaml["model_start"] = str(home / START) if start is not None else settings.model_start
     if checkpoint is not None:
-        refuse_changes(config_yaml, config_of(home))
+        refuse_changes(config_yaml, then, config_of(home))
     return Recipe(Plan(parser, settings, home, checkpoint, config_yaml), start)
 
 
@@ -70,7 +69,7 @@ def _parsed(parser: ArgumentParser, given: Any, base: Namespace | None = None) -
             settings: Namespace = parser.parse_args(given)
         else:
             settings = parser.parse_object(given, base)
-    except ArgumentError as error:
+    except UserError as error:
         raise UserError(f"fl.fit: {error}") from error
     return settings
 
@@ -78,9 +77,13 @@ def _parsed(parser: ArgumentParser, given: Any, base: Namespace | None = None) -
 def _tree(given: Given, base: Namespace | None) -> tuple[dict[str, Any], dict[str, Tensor] | None]:
     """Return the settings that are given, objects among them, and weights that are in no file."""
     parts = {name: _part(given[name]) for name in ("data", "model", "algorithm", "logger") if name in given}
-    tree: dict[str, Any] = {**parts, **{name: dict(given[name]) for name in ("engine", "fabric") if name in given}}
-    if "callbacks" in given:
-        tree["callbacks"] = [_part(each) for each in given["callbacks"]]
+    tree: dict[str, Any] = {
+        **parts,
+        **{name: dict(given[name]) for name in ("engine", "fabric", "trainer") if name in given},
+    }
+    for name in ("callbacks", "trainer_callbacks"):
+        if name in given:
+            tree[name] = [_part(each) for each in given[name]]
     for length in ("rounds", "cycles"):
         if length in given:
             tree["algorithm"] = _lasting(tree.get("algorithm", base and base.algorithm.clone()), length, given[length])
@@ -145,7 +148,7 @@ def _drawn_with(data: FederatedDataModule, seed: int) -> FederatedDataModule:
 def _told(parser: ArgumentParser, tree: Mapping[str, Any], base: Namespace | None) -> dict[str, Any]:
     """Return what config.yaml says; what no file can tell stands under ``objects`` with the reason."""
     told_tree, why = dict(tree), {}
-    for name in ("data", "model", "algorithm", "callbacks"):
+    for name in ("data", "model", "algorithm", "callbacks", "trainer_callbacks"):
         if name not in tree or isinstance(tree[name], Mapping):
             continue
         try:

@@ -3,17 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from lightning import LightningModule
 
 from flcluster import records
 from flcluster.data import FederatedDataModule
+from flcluster.engine.process import is_main_process
 from flcluster.engine.saved import Saved
 from flcluster.errors import UserError
-from flcluster.federation.ranks import is_main_process
 from flcluster.protocol.base import Algorithm
 from flcluster.script.untouched import untouched
+
+if TYPE_CHECKING:
+    from flcluster.engine.predicting import Split
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,11 +34,6 @@ class Run(records.Run):
     def dir(self) -> Path:
         """The run's directory."""
         return self.path
-
-    @property
-    def status(self) -> str:
-        """``finished``, or ``stopped: why``."""
-        return str(self.summary["status"])
 
     @property
     def is_main(self) -> bool:
@@ -58,8 +56,28 @@ class Run(records.Run):
     def model(self, cluster: int | None = None, client: int | None = None) -> LightningModule:
         """Return a module with the weights of a cluster's model, of a client's, or of the only one there is."""
         with untouched():
-            saved = Saved.load(self.path, data=self.data, model=self.module, algorithm=self.algorithm)
-            return saved.module(cluster, client)
+            return self._saved().module(cluster, client)
+
+    def predict(
+        self, data: Any = None, cluster: int | None = None, client: int | None = None, split: "Split" = "test"
+    ) -> Any:
+        """Return what a model's ``predict_step`` says of data, all batches joined.
+
+        Args:
+            data: A DataLoader, dataset, datamodule, tensor or array; if not given, the run's own data: the client's or
+                the cluster's samples, or all where there is one model.
+            cluster: Whose model: a cluster's.
+            client: Whose model: a client's.
+            split: Which samples of the run's own data: train, val or test.
+        """
+        from flcluster.engine.predicting import Asked, predicted
+
+        with untouched():
+            return predicted(self._saved(), Asked(cluster, client, data, split))
+
+    def _saved(self) -> Saved:
+        """Read the run back, with what was given as objects."""
+        return Saved.load(self.path, data=self.data, model=self.module, algorithm=self.algorithm)
 
     def figures(self) -> list[Path]:
         """Draw the run into its directory; return the pictures."""
@@ -70,6 +88,10 @@ class Run(records.Run):
     def table(self) -> None:
         """Print the run beside what papers print of the same setting."""
         Runs([self]).table()
+
+    def page(self, path: str | Path) -> Path:
+        """Write the run as one page that opens in a browser without a network."""
+        return Runs([self]).page(path)
 
 
 class Runs(Sequence[Run]):
@@ -104,6 +126,12 @@ class Runs(Sequence[Run]):
         from flcluster.report.report import write_report
 
         return write_report(self._runs, output)
+
+    def page(self, path: str | Path) -> Path:
+        """Write all runs as one page that opens in a browser without a network; return where."""
+        from flcluster.report.html.page import write_page
+
+        return write_page(self._runs, path)
 
 
 def load(

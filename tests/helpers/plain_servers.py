@@ -210,6 +210,28 @@ class PlainFedBuff(PlainServer):
         return Served(self.model)
 
 
+class PlainFedAsync(PlainServer):
+    """Algorithm 1 of Xie et al.: the whole history of models is kept, and every time stamp with its client."""
+
+    def begin(self):
+        self.prox = self.settings["rho"]
+        self.history, self.stamp = [self.initial], dict.fromkeys(range(self.data.num_clients), 0)
+
+    def s(self, late):
+        a, b = self.settings["a"], self.settings["b"]
+        if self.settings["staleness"] == "hinge":
+            return 1 if late <= b else 1 / (a * (late - b) + 1)
+        return 1 if self.settings["staleness"] == "constant" else (late + 1) ** -a
+
+    def serve(self, client, v):
+        late = len(self.history) - 1 - self.stamp[client]
+        share = self.settings["alpha"] * self.s(late)
+        self.late = [*getattr(self, "late", []), late]
+        self.history.append(self.plain.mixed([1 - share, share], [self.history[-1], v]))
+        self.stamp[client] = len(self.history) - 1
+        return Served(self.history[-1])
+
+
 class PlainCA2FL(PlainServer):
     def begin(self):
         self.model, self.acc, self.count = self.initial, 0.0, 0

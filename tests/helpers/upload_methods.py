@@ -12,12 +12,13 @@ from plain_servers import (
     PlainCA2FL,
     PlainCCFL,
     PlainCDFL,
+    PlainFedAsync,
     PlainFedBuff,
     PlainFedSoft,
     PlainLocal,
 )
 
-from flcluster.algorithms import CA2FL, CCFL, CDFL, FedBuff, FedSoftAsync, Local
+from flcluster.algorithms import CA2FL, CCFL, CDFL, FedAsync, FedBuff, FedSoftAsync, Local
 from flcluster.engine.run import make_loop
 from flcluster.engine.upload_loop import UploadLoop
 
@@ -55,7 +56,16 @@ def local_pair(**settings):
     return Local(**COMMON, **values), PlainLocal, values
 
 
+def async_pair(**settings):
+    values = {"alpha": 0.6, "staleness": "polynomial", "a": 0.5, "b": 4.0, "rho": 0.005, **settings}
+    return FedAsync(**COMMON, **settings), PlainFedAsync, values
+
+
 METHODS = {
+    "fedasync": async_pair,
+    "fedasync_steep": lambda: async_pair(alpha=0.9, a=2.0, rho=0.5),
+    "fedasync_hinge": lambda: async_pair(staleness="hinge", a=10.0, b=2.0),
+    "fedasync_constant": lambda: async_pair(staleness="constant", rho=0.0),
     "cdfl": lambda: cdfl_pair((0.0, 0.0, 0.0), [7.0]),
     "cdfl_bar": lambda: cdfl_pair((8.0, 1.0, 0.0), [3.0]),
     "cdfl_min": lambda: cdfl_pair(("min", "min", "min"), [4.0, 3.0], rho=0.5),

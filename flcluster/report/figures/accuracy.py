@@ -1,4 +1,4 @@
-"""How accuracy went over a run's updates: of clients, of cluster models, on both test sets."""
+"""How accuracy, or another score, went over a run's updates: of clients, of cluster models, on both test sets."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -12,6 +12,7 @@ from flcluster.records.reader import Run
 from flcluster.report.curves import common, has, points
 from flcluster.report.style import band, legend, tidy
 from flcluster.report.summaries import Groups
+from flcluster.score import common_score
 
 Repeats = Sequence[Run]
 """Runs that differ in their seed: one line, with a band of a standard deviation."""
@@ -28,11 +29,12 @@ def accuracy_figure(groups: Groups, inks: Mapping[str, str]) -> Figure | None:
     for i, (dataset, K) in enumerate(settings):
         left, right = (figure.add_subplot(len(settings), 2, 2 * i + j) for j in (1, 2))
         here = [(group, inks[key[2]]) for key, group in groups.items() if key[:2] == (dataset, K)]
+        score = common_score(run.score for group, _ in here for run in group).text
         if any(has(run, "acc_global") for group, _ in here for run in group):
-            _both_tests(left, right, dataset, here)
+            _both_tests(left, right, dataset, here, score)
             continue
-        tidy(left, f"{dataset}, K = {K}: clients", "updates (server epochs)", "client accuracy")
-        tidy(right, f"{dataset}, K = {K}: cluster models", "updates (server epochs)", "mean cluster accuracy")
+        tidy(left, f"{dataset}, K = {K}: clients", "updates (server epochs)", f"client {score}")
+        tidy(right, f"{dataset}, K = {K}: cluster models", "updates (server epochs)", f"mean cluster {score}")
         for group, ink in here:
             _client_lines(left, group, ink)
             _line(right, group, "cluster_acc", ink)
@@ -57,10 +59,10 @@ def _patterns(drawn: set[str]) -> list[Line2D]:
     return handles
 
 
-def _both_tests(left: Axes, right: Axes, dataset: str, runs: Inked) -> None:
+def _both_tests(left: Axes, right: Axes, dataset: str, runs: Inked, score: str) -> None:
     """Draw how good clients' models are on their own test data and on all classes alike, dropouts' dashed."""
     for axes, name, where in ((left, "acc_local", "clients' own test data"), (right, "acc_global", "global test set")):
-        tidy(axes, f"{dataset}\n{where}", "updates (server epochs)", "mean accuracy")
+        tidy(axes, f"{dataset}\n{where}", "updates (server epochs)", f"mean {score}")
         axes.title.set_fontsize(10)
         for group, ink in runs:
             _line(axes, group, name, ink)

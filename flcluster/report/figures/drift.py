@@ -32,7 +32,7 @@ def draw_sizes(axes: Axes, run: Run, title: str) -> None:
 def drift_figure(run: Run) -> Figure | None:
     """Draw the panels that a run has columns for; None if it has nothing but accuracy over rounds."""
     panels = dict(_panels(run))
-    if not set(panels) - {"accuracy over rounds"}:
+    if not set(panels) - {f"{run.score.name} over rounds"}:
         return None
     wide = len(panels) if len(panels) < 4 else math.ceil(len(panels) / 2)
     tall = math.ceil(len(panels) / wide)
@@ -52,9 +52,9 @@ def _panels(run: Run) -> Mapping[str, Draw]:
 
     panels: dict[str, Draw] = {}
     if has(run, "client_acc"):
-        panels["accuracy over rounds"] = lines("epoch", "client_acc")
+        panels[f"{run.score.name} over rounds"] = lines("epoch", "client_acc")
         if not counts_rounds(run):
-            panels["accuracy over simulated time"] = lines("time", "client_acc")
+            panels[f"{run.score.name} over simulated time"] = lines("time", "client_acc")
     for column, title in TITLES.items():
         if has(run, column):
             panels[title] = lines("epoch", column)
@@ -67,7 +67,7 @@ def _panels(run: Run) -> Mapping[str, Draw]:
 
 def _lines(axes: Axes, run: Run, title: str, x: str, columns: tuple[str, ...], y: str) -> None:
     unit, label = time_unit([run]) if x == "time" else (1.0, described(x).label)
-    tidy(axes, title, label, y or described(columns[0]).label)
+    tidy(axes, title, label, y or described(columns[0], run.score).label)
     drawn = [column for column in columns if has(run, column)]
     for at, column in enumerate(drawn):
         xs, ys = points(run, x, column)

@@ -38,7 +38,7 @@ def interpolation_figure(run: Run) -> Figure | None:
     drawn: dict[str, Line2D] = {}
     marks = configured_shares(run)
     for axes, (column, where) in zip(panes, PANELS.items(), strict=True):
-        tidy(axes, where, "the friend's share", "mean accuracy")
+        tidy(axes, where, "the friend's share", f"mean {run.score.text}")
         axes.set_xticks(np.arange(len(places)), [f"{place:g}" for place in places])
         for i, (name, members) in enumerate(groups.items()):
             for line in _line(axes, places, at[members], columns[column][members], shade(i), name):

@@ -14,21 +14,26 @@ from flcluster.report.style import legend, shade, tidy
 
 def mixtures_figure(run: Run) -> Figure | None:
     """Draw every upload's shares as points, and the last uploads' as pairs of stacked bars (true, estimated)."""
+    true, estimate, clients, _ = shares(run)
+    if not len(true):
+        return None
+    inks = [shade(k) for k in range(true.shape[1])]
+    figure = Figure(figsize=(12, 4.8), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.8))
+    _scatter(left, true, estimate, inks)
+    _bar_pairs(right, true[-20:], estimate[-20:], clients[-20:], inks)
+    legend(figure, [Patch(color=ink, label=f"cluster {k}") for k, ink in enumerate(inks)])
+    figure.suptitle(run.label, fontsize=12)
+    return figure
+
+
+def shares(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return true and estimated shares ``[uploads, K]`` of the uploads that have both, their clients and numbers."""
     K = key_of(run.summary)[1]
     none = np.full(len(run.clients["client"]), math.nan)
     true, estimate = (np.stack([run.clients.get(f"{kind}_{k}", none) for k in range(K)], 1) for kind in ("true", "est"))
     known = (np.isfinite(true) & np.isfinite(estimate)).all(1)
-    if not known.any():
-        return None
-    inks = [shade(k) for k in range(K)]
-    figure = Figure(figsize=(12, 4.8), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(1, 1.8))
-    _scatter(left, true[known], estimate[known], inks)
-    last = np.flatnonzero(known)[-20:]
-    _bar_pairs(right, true[last], estimate[last], run.clients["client"][last], inks)
-    legend(figure, [Patch(color=ink, label=f"cluster {k}") for k, ink in enumerate(inks)])
-    figure.suptitle(run.label, fontsize=12)
-    return figure
+    return true[known], estimate[known], run.clients["client"][known], run.clients.get("update", none)[known]
 
 
 def _scatter(axes: Axes, true: np.ndarray, estimate: np.ndarray, inks: Sequence[str]) -> None:

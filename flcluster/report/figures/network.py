@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 def network_figure(run: Run) -> Figure | None:
     """Draw both moments, clients grouped by their true cluster; None for a run without a graph or assignments."""
-    if not (run.path / "edges.csv").exists() or not np.isfinite(run.clients.get("label", np.empty(0))).any():
+    if not has_network(run):
         return None
     start, end = moments(run)
     graphs = read_network(run, len(end.labels))
@@ -59,7 +59,7 @@ def network_figure(run: Run) -> Figure | None:
     wide, tall = _extent(places)
     figure = Figure(figsize=(2 * SIDE, SIDE * tall / wide + 1.3), layout="constrained")
     for axes, name, moment, graph in zip(figure.subplots(1, 2), ("start", "end"), (start, end), graphs, strict=True):
-        tidy(axes, f"{name}: {_title(moment, *graph)}", "", "")
+        tidy(axes, f"{name}: {panel_title(moment, *graph)}", "", "")
         _discs(axes, places)
         _links(axes, positions, graph[1])
         _dots(axes, positions, moment, partners)
@@ -67,6 +67,11 @@ def network_figure(run: Run) -> Figure | None:
     figure.suptitle(f"{run.label}: {note}", fontsize=12)
     legend(figure, _handles(start, end, partners))
     return figure
+
+
+def has_network(run: Run) -> bool:
+    """Say whether a run has a graph, and clients that were assigned to clusters."""
+    return (run.path / "edges.csv").exists() and bool(np.isfinite(run.clients.get("label", np.empty(0))).any())
 
 
 def moments(run: Run) -> tuple[Moment, Moment]:
@@ -136,7 +141,8 @@ def sunflower(n: int) -> Floats:
     return places
 
 
-def _title(moment: Moment, t: int, edges: Edges) -> str:
+def panel_title(moment: Moment, t: int, edges: Edges) -> str:
+    """Say how pure the clusters are and how many links there are."""
     purity = matched_purity(*moment)
     known = "" if math.isnan(purity) else f"purity {purity:.2f}, "
     links = "1 link" if len(edges) == 1 else f"{len(edges):,} links"

@@ -11,7 +11,7 @@ from flcluster.records.columns import COLUMNS, column
 from flcluster.report.figures.bars import Values
 from flcluster.report.study.file import Picture, Runs, Study
 from flcluster.report.study.series import series
-from flcluster.report.study.values import known_means
+from flcluster.report.study.values import known_means, score_of
 from flcluster.report.style import hue, legend, panels, tidy
 
 
@@ -28,7 +28,7 @@ def against_figure(study: Study, picture: Picture, runs: Runs) -> Figure | None:
     inks = {name: hue(i) for i, name in enumerate([*lines, *levels])}
     figure, places = panels(len(picture.columns))
     for axes, y in zip(places, picture.columns, strict=True):
-        tidy(axes, "", setting_label(picture.x), column(y).label)
+        tidy(axes, "", setting_label(picture.x), column(y, score_of(runs)).label)
         for name, line in lines.items():
             _points(axes, line, values[y], inks[name], name)
         for name in levels:

@@ -13,7 +13,7 @@ from flcluster.report.study.file import Picture, Runs, Study
 from flcluster.report.study.lines import difference_figure, lines_figure
 from flcluster.report.study.looks import chosen, styles
 from flcluster.report.study.series import grouped
-from flcluster.report.study.values import known_means, printed_rows
+from flcluster.report.study.values import known_means, printed_rows, score_of
 from flcluster.report.style import hue
 
 
@@ -44,7 +44,7 @@ def column_figure(study: Study, picture: Picture, runs: Runs) -> Figure | None:
     """Draw one column of the table as bars: one a variant, or in groups, where black marks are a paper's numbers."""
     (y,) = picture.columns
     values = known_means(study, runs, y)
-    title, label = picture.title or study.title, column(y).label
+    title, label = picture.title or study.title, column(y, score_of(runs)).label
     if not picture.groups:
         look = styles(study)
         plain = {name: {name: values[name]} for name in chosen(study, picture, runs) if name in values}

@@ -8,6 +8,8 @@ from typing import Any, Literal
 import yaml
 from jsonargparse import ArgumentParser
 
+from flcluster.engine.messages.given import given_by
+from flcluster.engine.messages.mistakes import Looking
 from flcluster.errors import UserError
 from flcluster.files import slug
 from flcluster.records.reader import Run
@@ -126,7 +128,7 @@ def _parsed(tree: Any) -> dict[str, Any]:
     """Return the values of a file's keys; one name or matrix may stand for a list of one."""
     if not isinstance(tree, dict):
         raise UserError(f"the file must be a mapping with keys such as base and variants, got {tree!r}")
-    parser = ArgumentParser(exit_on_error=False)
+    parser = ArgumentParser(exit_on_error=False, allow_abbrev=False)
     parser.add_class_arguments(Study, skip={"path", "layers"})
     tree = {name: value for name, value in tree.items() if value is not None}
     lists: dict[str, Any] = {name: as_list(tree[name]) for name in ("base", "table", "paper", "matrix") if name in tree}
@@ -139,6 +141,8 @@ def _parsed(tree: Any) -> dict[str, Any]:
     if isinstance(tree.get("target"), dict) and isinstance(pairs := tree["target"].get("baselines"), dict):
         lists["target"] = {**tree["target"], "baselines": {str(name): str(other) for name, other in pairs.items()}}
     tree |= lists
+    if wrong := Looking(parser).first(given_by(tree)):
+        raise UserError(wrong)
     found = parser.parse_object(tree)
     settings = {name: tree[name] for name in ("common", "variants", "matrix") if name in tree}
     for name in settings:

@@ -13,7 +13,7 @@ from flcluster.records.reader import Run
 from flcluster.report.curves import Curve, common, points, time_unit
 from flcluster.report.study.file import Picture, Runs, Study
 from flcluster.report.study.looks import Style, chosen, styles
-from flcluster.report.study.values import over_seeds
+from flcluster.report.study.values import over_seeds, score_of
 from flcluster.report.style import band, legend, panels, shade, tidy
 from flcluster.report.summaries import mean_std
 
@@ -42,7 +42,7 @@ def lines_figure(study: Study, picture: Picture, runs: Runs) -> Figure | None:
     look, (unit, x_label) = styles(study), _axis(picture, runs)
     figure, places = panels(len(picture.columns))
     for axes, y in zip(places, picture.columns, strict=True):
-        tidy(axes, "", x_label, column(y).label)
+        tidy(axes, "", x_label, column(y, score_of(runs)).label)
         for name in drawn:
             _line(axes, _curves(runs, name, picture.x, y), unit, look[name], name)
         if picture.target and study.target is not None and y == study.target.y:
@@ -50,7 +50,7 @@ def lines_figure(study: Study, picture: Picture, runs: Runs) -> Figure | None:
     figure.suptitle(picture.title or study.title, fontsize=12)
     handles = [_handle(study, picture, runs, name, look[name]) for name in drawn]
     if picture.target:
-        handles.append(Line2D([], [], color="0.3", linestyle=":", label="target accuracy"))
+        handles.append(Line2D([], [], color="0.3", linestyle=":", label=f"target {score_of(runs).name}"))
     legend(figure, handles)
     return figure
 
@@ -103,12 +103,13 @@ def difference_figure(study: Study, picture: Picture, runs: Runs) -> Figure | No
     gaps = [gap for gap in gaps if len(gap[0])]
     if not gaps:
         return None
-    scale, points_unit = (100.0, " (percentage points)") if "acc" in y else (1.0, "")
+    score = score_of(runs)
+    scale, points_unit = (100.0, " (percentage points)") if "acc" in y and score.is_accuracy else (1.0, "")
     unit, x_label = _axis(picture, runs)
     figure = Figure(figsize=(7.5, 4.2), layout="constrained")
     axes = figure.subplots()
     title = f"{picture.title or study.title}\n{first} − {second}"
-    tidy(axes, title, x_label, f"difference in\n{column(y).label}{points_unit}")
+    tidy(axes, title, x_label, f"difference in\n{column(y, score).label}{points_unit}")
     axes.axhline(0, color="0.3", linewidth=1)
     _line(axes, [(x, scale * gap) for x, gap in gaps], unit, (shade(0), "-"), f"{first} − {second}")
     return figure

@@ -15,6 +15,7 @@ from flcluster.report.study.checks import RELATIVE
 from flcluster.report.study.file import Runs, Study
 from flcluster.report.summaries import Row, mean_std
 from flcluster.report.tables import Grid, write_csv
+from flcluster.score import Score, common_score, is_score, same_direction
 
 
 def value(study: Study, runs: Runs, variant: str, seed: int, column: str) -> float:
@@ -30,6 +31,11 @@ def value(study: Study, runs: Runs, variant: str, seed: int, column: str) -> flo
     return final_value(points(run, "update", column)[1], last=1)
 
 
+def score_of(runs: Runs) -> Score:
+    """Return what all runs of a study are scored by; "score" if that differs."""
+    return common_score(run.score for seeds in runs.values() for run in seeds.values())
+
+
 def _relative(study: Study, runs: Runs, variant: str, seed: int, column: str) -> float:
     """Compare a run with its target's run of the same seed."""
     target = study.target
@@ -37,15 +43,19 @@ def _relative(study: Study, runs: Runs, variant: str, seed: int, column: str) ->
     baseline = target.of(variant)
     if baseline is None or seed not in runs.get(baseline, {}):
         return math.nan
-    times, accuracies = points(runs[baseline][seed], target.x, target.y)
+    theirs, mine = runs[baseline][seed], runs[variant][seed]
+    score = same_direction((theirs.score, mine.score), f"study {study.path}: target {baseline} of {variant}")
+    higher = score.better(target.y)
+    times, accuracies = points(theirs, target.x, target.y)
     goal = final_value(accuracies, target.last)
-    own = points(runs[variant][seed], target.x, target.y)
-    base = own_time(times, accuracies, goal)
-    reached = base if variant == baseline else time_to_accuracy(*own, goal)
+    own = points(mine, target.x, target.y)
+    base = own_time(times, accuracies, goal, higher)
+    reached = base if variant == baseline else time_to_accuracy(*own, goal, higher)
     if column in ("target", "tta"):
         return goal if column == "target" else reached
     if column == "gain":
-        return 100 * (final_value(own[1], target.last) - goal)
+        points_up = 100 if score.is_accuracy or not is_score(target.y) else 1
+        return points_up * (final_value(own[1], target.last) - goal) * (1 if higher else -1)
     return base / reached if reached > 0 else math.nan
 
 
@@ -82,8 +92,9 @@ def write_values(study: Study, runs: Runs, path: Path) -> None:
 def grid(study: Study, runs: Runs) -> Grid:
     """Return the study's table: mean ± standard deviation over seeds, and beside it what papers print."""
     unit, axis = _time_axis(study, runs)
+    score = score_of(runs)
     tta = f"{described('tta').title} ({axis.rpartition('(')[2].rstrip(')')})"
-    columns = [replace(described(name), title=tta) if name == "tta" else described(name) for name in study.table]
+    columns = [replace(described(name), title=tta) if name == "tta" else described(name, score) for name in study.table]
     ours = {column: [_cell(study, runs, variant, column, unit) for variant in runs] for column in columns}
     asked = {column.name for column in columns}
     printed = [[row for row in printed_rows(study, runs, name) if row.metric in asked] for name in runs]
@@ -115,15 +126,17 @@ def _cell(study: Study, runs: Runs, variant: str, column: Column, unit: float) -
 def caption(study: Study, runs: Runs) -> str:
     """Say how the table's numbers came about."""
     said = ["Mean ± standard deviation over seeds." if any(len(r) > 1 for r in runs.values()) else "One seed each."]
-    target = study.target
+    target, score = study.target, score_of(runs)
+    said += [] if score.plain else [f"Score: {score.text}."]
     if target is None or not set(RELATIVE) & set(study.table):
-        return said[0]
+        return " ".join(said)
     whose = f"{target.variant}'s" if target.variant else "its baseline's"
     if target.variant and target.baselines:
         whose += " (or its own baseline's)"
     rows = f"the mean of its last {target.last} rows" if target.last > 1 else "its last row"
+    above = "above" if score.better(target.y) else "below"
     said += [f"Target: {whose} final {target.y}, {rows}, with the same seed."]
-    said += [f"Time to target: the first {target.x} from which {target.y} stays at or above it; a target's own time"]
+    said += [f"Time to target: the first {target.x} from which {target.y} stays at or {above} it; a target's own time"]
     said[-1] += " ends with its run at the latest. Speed-up: the target's own time over the variant's."
     pairs = [f"{variant}: {baseline}" for variant, baseline in target.baselines.items()]
     return " ".join(said) + (f" Baselines: {'; '.join(pairs)}." if pairs else "")

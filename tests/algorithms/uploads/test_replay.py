@@ -51,7 +51,7 @@ def test_the_loop_is_the_plain_method(variant, federation, blobs, mlp, plain):
         assert (reference.clamped > 0) == (settings["bars"][0] == 8.0)
 
 
-@pytest.mark.parametrize("name", ["cdfl", "ccfl", "fedsoft", "fedbuff", "ca2fl", "local"])
+@pytest.mark.parametrize("name", ["cdfl", "ccfl", "fedsoft", "fedasync", "fedbuff", "ca2fl", "local"])
 def test_with_batch_norm_the_loop_is_the_plain_method(name, federation, blobs, plain):
     """Distances are over parameters only; running statistics are mixed and moved like parameters, or averaged."""
     algorithm, server, settings = METHODS[name]()

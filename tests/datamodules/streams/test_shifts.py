@@ -8,7 +8,8 @@ import torch
 
 from flcluster.data import labels_of
 from flcluster.datamodules import CorruptionDrift, Images, ImageSource, LabelSwaps, RotationDrift, StreamDigits
-from flcluster.datamodules.streams.looks import CORRUPTIONS, Look, Seen, corrupt, seen
+from flcluster.datamodules.streams.looks import CORRUPTIONS, Look, corrupt
+from flcluster.datamodules.streams.seen import Seen, seen
 from flcluster.datamodules.streams.shifts import ShiftHistory
 from flcluster.errors import UserError
 

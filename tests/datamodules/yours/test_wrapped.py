@@ -8,7 +8,7 @@ import lightning
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset, TensorDataset, WeightedRandomSampler
+from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset, WeightedRandomSampler
 
 from flcluster.data import FederatedDataModule, labels_of
 from flcluster.datamodules import IID, Dirichlet, NaturalIds, Pathological, SplitDataModule
@@ -205,11 +205,6 @@ def test_a_trainer_calls_its_hooks(tmp_path):
     assert seen and all(seen)
 
 
-class Stream(IterableDataset):
-    def __iter__(self):
-        return iter(range(5))
-
-
 def loaders(**named):
     module = lightning.LightningDataModule()
     for name, loader in named.items():
@@ -223,7 +218,6 @@ TEN = TensorDataset(torch.arange(10.0), torch.arange(10) % 2)
 @pytest.mark.parametrize(
     ("module", "change", "told"),
     [
-        (loaders(train_dataloader=DataLoader(Stream())), {}, "a stream (Stream)"),
         (loaders(train_dataloader=[DataLoader(TEN), DataLoader(TEN)]), {}, "gives a list: one DataLoader"),
         (loaders(train_dataloader=DataLoader(TEN, sampler=WeightedRandomSampler([1.0] * 10, 5))), {}, "Weighted"),
         (loaders(), {}, "has no train_dataloader"),

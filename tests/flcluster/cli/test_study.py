@@ -10,7 +10,7 @@ import yaml
 from runs import write_run
 
 from flcluster.cli import main
-from flcluster.cli import processes as jobs
+from flcluster.cli.jobs import processes as jobs
 from flcluster.cli.study import study
 from flcluster.errors import UserError
 

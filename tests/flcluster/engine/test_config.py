@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from flcluster.cli import main
-from flcluster.engine.config import layers, plan_fit
+from flcluster.engine.config import plan_fit
+from flcluster.engine.layers import layers
 from flcluster.engine.resume import named_after
 from flcluster.errors import UserError
 

@@ -11,10 +11,10 @@ import torch
 import yaml
 
 from flcluster.cli import main
+from flcluster.engine.arguments import seconds
 from flcluster.engine.callbacks import Callback, EarlyStopping
 from flcluster.engine.config import plan_fit
 from flcluster.engine.fit import build, fit
-from flcluster.engine.run import seconds
 
 TINY = str(Path(__file__).parents[2] / "tiny.yaml")
 

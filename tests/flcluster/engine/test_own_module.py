@@ -35,6 +35,7 @@ class Mine(LightningModule):
         return F.cross_entropy(self(batch[0]), batch[1], label_smoothing=0.1)
 
     def validation_step(self, batch, batch_idx):
+        self.log("val_loss", F.cross_entropy(self(batch[0]), batch[1]))
         self.log("val_acc", (self(batch[0]).argmax(1) == batch[1]).float().mean())
 
     def configure_optimizers(self):

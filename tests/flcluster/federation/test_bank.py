@@ -150,20 +150,27 @@ def killed(table, saved, tmp_path):
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_killed_process_finds_the_last_checkpoint(tmp_path, seed, shared):
-    """At any moment the file has every row of the last committed checkpoint, however much was written since."""
+    """At any moment the file has every row of the last two committed checkpoints, however much was written since."""
     draw = np.random.default_rng(seed)
     table, model = FileTable(tmp_path / "t.rows", COUNT, WIDTH, shared), Model()
     saved, at_save = copied(table.save()), model.contents()
+    before, at_before = saved, at_save
     for n in range(300):
         if draw.random() < 0.5:
             table.next_step()
         write(table, model, int(draw.integers(COUNT)), n + 1)
         assert contents(killed(table, saved, tmp_path)) == at_save
+        assert contents(killed(table, before, tmp_path)) == at_before
+        if draw.random() < 0.02:  # killed for real, and gone on with
+            table = FileTable(table.path, COUNT, WIDTH, shared)
+            table.restore(saved)
+            model.rows = {i: torch.tensor(at_save[i]) for i in table.slot}
         if draw.random() < 0.1:
             new = copied(table.save())
             assert contents(killed(table, saved, tmp_path)) == at_save  # killed before the rename
             assert contents(killed(table, new, tmp_path)) == model.contents()  # or right after it
             table.committed()
+            before, at_before = saved, at_save
             saved, at_save = new, model.contents()
 
 
@@ -245,7 +252,7 @@ def test_a_rank_that_is_behind_still_finds_its_rows(tmp_path):
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("count", [9, 60])
 def test_the_file_stays_bounded(tmp_path, count, shared):
-    """Two slots a row (one now, one for the checkpoint), and what the last growth added (half of that, or 16)."""
+    """Three slots a row (one now, one for each of two checkpoints), and what the last growth added (or 16)."""
     draw = np.random.default_rng(0)
     table = FileTable(tmp_path / "t.rows", count, WIDTH, shared)
     for n in range(2000):
@@ -256,6 +263,39 @@ def test_the_file_stays_bounded(tmp_path, count, shared):
             table.committed()
     assert table.slots <= 2 * count + max(16, count)
     assert table.path.stat().st_size == table.slots * WIDTH * 4
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_flipped_bit_of_a_row_is_noticed(tmp_path, seed):
+    """In a row that the checkpoint needs; what lies in free slots is nobody's."""
+    draw = np.random.default_rng(seed)
+    bank = Bank(tmp_path, WIDTH, 0)
+    table = bank.table("own", COUNT)
+    for n in range(30):
+        table[int(draw.integers(COUNT))] = row(n)
+        if n % 7 == 0:
+            bank.save()
+            bank.committed()
+    saved = copied(bank.save())
+    bank.committed()
+    table[0] = row(99)
+    assert Bank.damage(tmp_path, saved) is None
+    whole, needed = table.path.read_bytes(), set(saved["own"]["slot"].values())
+    for bit in range(0, 8 * len(whole), 7):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        table.path.write_bytes(damaged)
+        matters = bit // 8 // (4 * WIDTH) in needed
+        assert (Bank.damage(tmp_path, saved) is not None) == matters
+    table.path.write_bytes(whole[:-1])
+    assert "cut short" in Bank.damage(tmp_path, saved)
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a/b", "a\\\\b"])
+def test_a_table_outside_the_folder_is_refused(tmp_path, name):
+    saved = {name: {"count": 1, "width": WIDTH, "file": True, "slot": {}, "slots": 0}}
+    with pytest.raises(UserError, match="no run of flcluster makes"):
+        Bank(tmp_path, WIDTH, 0).restore(saved)
 
 
 def test_without_rows_there_is_no_file(tmp_path):

@@ -2,17 +2,19 @@
 
 import warnings
 from copy import deepcopy
+from types import SimpleNamespace
 
 import lightning as L
 import numpy as np
 import pytest
 import torch
 from lightning.fabric import Fabric
+from plain_trainer import difference, trained_plainly
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader
 
 from flcluster.data import Samples, View
+from flcluster.datamodules import IID, SplitDataModule, from_arrays
 from flcluster.errors import UserError
 from flcluster.federation.jobs import Job
 from flcluster.federation.lightning_worker import LightningWorker
@@ -20,7 +22,6 @@ from flcluster.federation.paths import why_batches, why_trainer
 from flcluster.federation.scoring import Scoring
 from flcluster.federation.worker import Worker
 from flcluster.modules import MLP
-from flcluster.seeds import rng, torch_seed
 
 N, WIDTH, CLASSES, EPOCHS, SIZE = 37, 6, 3, 3, 8
 
@@ -203,8 +204,70 @@ class Accumulating(Base):
             self.optimizers().zero_grad()
 
 
+class Counting(Base):
+    """Counts its own steps, in a number, a list and an object, and learns less at first."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen, self.history, self.steps = 0, [], SimpleNamespace(done=0)
+
+    def training_step(self, batch, batch_idx):
+        self.seen += 1
+        self.history.append(self.seen)
+        self.steps.done += 1
+        share = (self.seen + len(self.history) + self.steps.done) / 30
+        return super().training_step(batch, batch_idx) * min(1.0, share)
+
+
+class Thawing(Base):
+    """Takes gradients of a layer from the second step on, and puts it into evaluation mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.net.insert(1, nn.Dropout(0.5))
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.net[0].requires_grad_(False)
+        self.net[1].eval()
+
+
+class Slow(Base):
+    """A momentum encoder that starts equal to what it follows, which the first step does not move."""
+
+    def __init__(self):
+        super().__init__()
+        self.slow = deepcopy(self.net).requires_grad_(False)
+
+    def on_train_batch_start(self, batch, batch_idx):
+        for slow, fast in zip(self.slow.parameters(), self.net.parameters(), strict=True):
+            slow.data = 0.5 * slow.data + 0.5 * fast.data
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), 0.3)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: float(step > 2))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+class Complex(Base):
+    """Parameters that are complex numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.spectrum = nn.Parameter(torch.randn(WIDTH, dtype=torch.complex64))
+
+    def forward(self, x):
+        return self.net((x * self.spectrum).abs())
+
+
+class Hooked(Base):
+    """Changes batches on their way, with NumPy's generator."""
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        return batch[0] * np.random.uniform(0.5, 1.5), batch[1]
+
+
 KINDS = [Base, Smoothed, EveryStep, Plateau, Clipped, Adversarial, Tied, Backbone, Momentum, Normed, Mapped, Late]
-KINDS += [SecondOrder, Accumulating]
+KINDS += [SecondOrder, Accumulating, Counting, Thawing, Slow, Complex, Hooked]
 
 
 def view_of(kind):
@@ -222,37 +285,6 @@ def made(kind, seed=0):
     return kind()
 
 
-def plainly(module, view, epochs, seed, job):
-    """Train by a Trainer that knows nothing of flcluster, on the same batches in the same order."""
-    order, samples = rng(seed, job.purpose, job.client, job.cycle), Rows(module.form)
-    norm = isinstance(module, Normed)
-    epochs_of = [order.permutation(N) for _ in range(epochs)]
-    cuts = [range(a, min(a + SIZE, N)) for a in range(0, N, SIZE)]
-    cuts = [cut for cut in cuts if not (norm and len(cut) == 1)]
-
-    class Order:
-        at = 0
-
-        def __len__(self):
-            return len(cuts)
-
-        def __iter__(self):
-            self.at += 1
-            return iter([[int(epochs_of[self.at - 1][i]) for i in cut] for cut in cuts])
-
-    quiet = {
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-    }
-    with warnings.catch_warnings(), torch_seed(seed, job.purpose, job.client, job.cycle):
-        warnings.simplefilter("ignore")
-        trainer = L.Trainer(max_epochs=epochs, accelerator="cpu", devices=1, **quiet)
-        trainer.fit(module, DataLoader(samples, batch_sampler=Order()))
-    return {name: value.clone() for name, value in module.state_dict().items()}
-
-
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_local_training_is_a_plain_trainers(kind):
     """The same weights, to a thousandth of what training changed; and the first job leaves no trace in the second."""
@@ -264,27 +296,23 @@ def test_a_local_training_is_a_plain_trainers(kind):
         truth.configure_model()
     truth.load_state_dict(worker.layout.state_dict(start))
     before = {name: value.clone() for name, value in truth.state_dict().items()}
-    expected = plainly(truth, job.view, EPOCHS, worker.seed, job)
+    expected = trained_plainly(truth, Rows(kind.form), range(N), job, worker.seed, batch_norm=kind is Normed)
     worker.train(Job(9, start, job.view, 1, SIZE))
     result = worker.train(job)
-    found = worker.layout.state_dict(result.row)
     assert result.usable
-    moved = False
-    for name, value in expected.items():
-        change = float((value.double() - before[name].double()).nan_to_num().abs().max())
-        moved |= change > 0
-        torch.testing.assert_close(found[name], value, rtol=0, atol=max(1e-3 * change, 1e-7), equal_nan=True)
-    assert moved
+    assert difference(worker.layout.state_dict(result.row), expected, before) < 1e-3
 
 
 @pytest.mark.parametrize(
-    ("kind", "travels"), [(Base, 53), (Backbone, 18), (Tied, 36), (Momentum, 106), (Normed, 73)], ids=lambda v: str(v)
+    ("kind", "travels"),
+    [(Base, 53), (Backbone, 18), (Tied, 36), (Momentum, 106), (Normed, 73), (Slow, 106), (Complex, 65)],
+    ids=lambda v: str(v),
 )
 def test_only_what_changes_travels(kind, travels):
     """A frozen backbone and constants stay; a momentum encoder and BatchNorm's statistics are after what trains."""
     worker = worker_of(made(kind))
     assert worker.layout.size == travels
-    trains = sum(p.numel() for p in worker.module.parameters() if p.requires_grad)
+    trains = sum((1 + p.is_complex()) * p.numel() for p in worker.module.parameters() if p.requires_grad)
     assert worker.layout.num_parameters == trains
 
 
@@ -358,6 +386,83 @@ def test_what_is_trained_by_the_trainer():
     assert why_trainer(made(Base)) == "Base is a module of your own"
 
 
+# -------------------------------------------------------------------------------- what is refused
+
+
+def test_what_begins_to_train_later_is_refused():
+    class Later(Base):
+        def __init__(self):
+            super().__init__()
+            self.net[0].requires_grad_(False)
+
+        def on_train_epoch_start(self):
+            self.net[0].requires_grad_(self.current_epoch > 0)
+
+    worker = worker_of(made(Later))
+    worker.train(Job(0, worker.first, view_of(Base), 1, SIZE))
+    with pytest.raises(UserError, match=r"Later changes net\.0\.weight in training later than in the first two steps"):
+        worker.train(Job(0, worker.first, view_of(Base), 2, SIZE))
+
+
+def test_what_has_no_row_is_refused():
+    class Growing(Base):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(0))
+
+        def training_step(self, batch, batch_idx):
+            self.seen = torch.cat([self.seen, batch[0][:, 0]])
+            return super().training_step(batch, batch_idx)
+
+    class Shapeless(Base):
+        def __init__(self):
+            super().__init__()
+            self.net[0] = nn.LazyLinear(5)
+
+    class Idle(Base):
+        def configure_optimizers(self):
+            return None
+
+    for kind, said in ((Growing, "shape of seen in Growing"), (Shapeless, "has no shape yet"), (Idle, "no optimiser")):
+        with pytest.raises(UserError, match=said) as told:
+            worker_of(made(kind))
+        assert "\n" not in str(told.value)
+
+
+class Watching(Base):
+    """Lowers its rate when what it logs stalls: that grows or falls with the epochs, by the sign of the inputs."""
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", self.current_epoch * batch[0].mean())
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), 1.0)
+        schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, factor=0.1)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "val_loss"}}
+
+
+def test_a_schedule_watches_what_the_client_set_apart():
+    def federated(share):
+        held = Rows()
+        return from_arrays(held.x, held.y, clients=IID(), num_clients=2, val_share=share, seed=21)
+
+    fabric, data = Fabric(accelerator="cpu", devices=1), federated(0.3)
+    shard = data.shard(1)
+    assert shard.train.tensors()[0].mean() > 0.05 and shard.val.tensors()[0].mean() < -0.05
+    worker = LightningWorker(fabric, made(Watching), 4, shard.train, SIZE, Scoring(), data)
+    job = Job(1, worker.first, shard.train, 8, SIZE)
+    found = worker.layout.state_dict(worker.train(job).row)
+    truth = made(Watching)
+    before = {name: value.clone() for name, value in truth.state_dict().items()}
+    rows, val = shard.train.dataset(), shard.val.dataset()
+    expected = trained_plainly(truth, rows, range(len(rows)), job, 4, val=(val, range(len(val))))
+    assert difference(found, expected, before) < 1e-3
+    elsewhere = trained_plainly(made(Watching), rows, range(len(rows)), job, 4, val=(rows, range(len(rows))))
+    assert difference(found, elsewhere, before) > 1e-3  # the test tells what is watched
+    with pytest.raises(UserError, match=r"watches val_loss, which training_step does not log.*set data\.val_share"):
+        LightningWorker(fabric, made(Watching), 4, shard.train, SIZE, Scoring(), federated(0))
+
+
 # --------------------------------------------------------------------------------------------------------------- scores
 
 
@@ -408,6 +513,63 @@ def test_what_cannot_be_scored_says_so(kind):
     worker = worker_of(made(kind))
     with pytest.raises(UserError, match=r"has no validation_step.*write a validation_step"):
         worker.evaluate(worker.first, view_of(kind))
+
+
+@pytest.mark.parametrize("wants", ["two inputs", "none", "another shape", "nothing logged"])
+def test_what_has_no_score_trains_all_the_same(wants):
+    """The record has NaN, and a word is said once."""
+
+    class Unscored(Base):
+        if wants == "two inputs":
+
+            def forward(self, x, more):
+                return self.net(x)
+
+        elif wants == "none":
+            forward = L.LightningModule.forward
+        elif wants == "another shape":
+
+            def forward(self, x):
+                return self.net(x.view(-1, 2, WIDTH + 1))
+
+        else:
+
+            def validation_step(self, batch, batch_idx):
+                pass
+
+        def training_step(self, batch, batch_idx):
+            return F.cross_entropy(self.net(batch[0]), batch[1])
+
+    worker, said = worker_of(made(Unscored)), []
+    worker.tell = said.append
+    job = Job(0, worker.first, view_of(Base), 1, SIZE, test=view_of(Base))
+    assert np.isnan(worker.train(job).accuracy) and np.isnan(worker.train(job).accuracy)
+    assert len(said) == 1 and "scores are nan: Unscored" in said[0]
+
+
+def test_scoring_leaves_a_frozen_part_in_evaluation_mode():
+    worker = worker_of(made(Normed))
+    worker.module.net[1].eval()
+    worker.evaluate(worker.first, view_of(Base))
+    assert worker.module.training and not worker.module.net[1].training
+
+
+def test_the_modules_hooks_count_beside_a_wrapped_datamodule():
+    """A datamodule without hooks of its own must not hide those of the module, whoever passes its hooks on."""
+
+    class Plain(L.LightningDataModule):
+        def train_dataloader(self):
+            return torch.utils.data.DataLoader(Rows(), batch_size=SIZE)
+
+    data = SplitDataModule(Plain(), IID(), num_clients=2, seed=1)
+    worker = LightningWorker(
+        Fabric(accelerator="cpu", devices=1), made(Hooked), 4, data.shard(1).train, SIZE, Scoring(), data
+    )
+    ((_, rows),) = data.shard(1).train.parts
+    job, truth = Job(1, worker.first, data.shard(1).train, 2, SIZE), made(Hooked)
+    before = {name: value.clone() for name, value in truth.state_dict().items()}
+    expected = trained_plainly(truth, Rows(), rows, job, 4)
+    assert difference(worker.layout.state_dict(worker.train(job).row), expected, before) < 1e-3
 
 
 def test_what_only_our_models_tell_is_refused_in_one_line():

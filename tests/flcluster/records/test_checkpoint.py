@@ -9,7 +9,8 @@ import torch
 from flcluster import files
 from flcluster.errors import UserError
 from flcluster.records import checkpoint
-from flcluster.records.checkpoint import load_checkpoint, save_checkpoint
+from flcluster.records.checkpoint import DamagedError, load_checkpoint, save_checkpoint
+from flcluster.records.seal import seal
 
 CONTENT = {
     "position": 7,
@@ -51,6 +52,7 @@ def test_it_never_runs_code(path, tmp_path):
 
     path.parent.mkdir(parents=True)
     torch.save({"version": checkpoint.VERSION, "evil": Evil()}, path)
+    seal(path)
     with pytest.raises(UserError):
         load_checkpoint(path)
     path.write_bytes(pickle.dumps({"version": checkpoint.VERSION, "evil": Evil()}))
@@ -63,7 +65,45 @@ def test_a_new_one_replaces_the_old_and_leaves_nothing_else(path):
     save_checkpoint(path, {"position": 1})
     save_checkpoint(path, {"position": 2})
     assert load_checkpoint(path)["position"] == 2
-    assert [p.name for p in path.parent.iterdir()] == ["last.ckpt"]
+    assert sorted(p.name for p in path.parent.iterdir()) == ["last.ckpt", "previous.ckpt"]
+
+
+def test_the_one_before_stays(path):
+    for n in (1, 2, 3):
+        save_checkpoint(path, {"position": n})
+    assert load_checkpoint(path)["position"] == 3
+    assert load_checkpoint(path.with_name("previous.ckpt"))["position"] == 2
+
+
+def test_the_one_before_stays_where_files_have_one_name_only(path, monkeypatch):
+    def refused(*names):
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr(checkpoint.os, "link", refused)
+    for n in (1, 2, 3):
+        save_checkpoint(path, {"position": n})
+    assert load_checkpoint(path.with_name("previous.ckpt"))["position"] == 2
+
+
+def test_every_flipped_bit_is_noticed(path):
+    """Of one checkpoint, every 41st bit and all of the end, where the seal and the archive's list are."""
+    save_checkpoint(path, CONTENT)
+    whole = path.read_bytes()
+    bits = 8 * len(whole)
+    for bit in {*range(0, bits, 41), *range(bits - 8 * 200, bits)}:
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with pytest.raises(DamagedError, match=r"last\.ckpt is damaged"):
+            load_checkpoint(path)
+
+
+def test_a_seal_that_was_taken_off_is_noticed(path):
+    """What another program writes again, without the seal."""
+    save_checkpoint(path, CONTENT)
+    torch.save(torch.load(path, weights_only=True), path)
+    with pytest.raises(DamagedError, match="seal is gone"):
+        load_checkpoint(path)
 
 
 @pytest.mark.parametrize("error", [OSError("No space left on device"), KeyboardInterrupt()])
@@ -91,14 +131,14 @@ def test_the_old_one_is_there_until_the_new_one_is_on_disk(path, monkeypatch):
     monkeypatch.setattr(files.os, "fsync", lambda n: (order.append("sync"), sync(n))[1])
 
     def replace(a, b):
-        order.append("rename")
+        order.append(f"rename to {b.name}")
         assert load_checkpoint(path)["position"] == 1
-        assert torch.load(a, weights_only=True)["position"] == 2
+        assert torch.load(a, weights_only=True)["position"] == (2 if b == path else 1)
         rename(a, b)
 
     monkeypatch.setattr(files.os, "replace", replace)
     save_checkpoint(path, {"position": 2})
-    assert order[:2] == ["sync", "rename"]
+    assert order == ["sync", "rename to previous.ckpt", "sync", "rename to last.ckpt"]
 
 
 def test_a_missing_file(path):
@@ -125,11 +165,11 @@ def test_a_corrupt_file(path):
         load_checkpoint(path)
 
 
-@pytest.mark.parametrize("version", [0, 1, 999, "2"])
+@pytest.mark.parametrize("version", [0, 1, 999, "3"])
 def test_another_version_is_refused_by_name(path, version):
     path.parent.mkdir(parents=True)
     torch.save({"version": version}, path)
-    with pytest.raises(UserError, match=rf"of version {version}, and this flcluster reads version 2: go on with"):
+    with pytest.raises(UserError, match=rf"of version {version}, and this flcluster reads version 3: go on with"):
         load_checkpoint(path)
 
 

@@ -10,7 +10,7 @@ import torch
 
 import flcluster
 from flcluster.cli import main
-from flcluster.engine.log import RunLog
+from flcluster.records.log import RunLog
 from flcluster.records.provenance import FILE, provenance, read_provenance
 
 TINY = str(Path(__file__).parents[2] / "tiny.yaml")

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from flcluster.errors import UserError
 from flcluster.files import write_json
 from flcluster.records.checkpoint import load_checkpoint, save_checkpoint
+from flcluster.records.csv_file import CsvFile, cell
 from flcluster.records.exchange import Exchange
-from flcluster.records.recorder import CsvFile, Recorder, cell, worst_tenth
+from flcluster.records.recorder import Recorder, worst_tenth
 
 EXAMPLES = settings(deadline=None, max_examples=200, database=None)
 

@@ -11,7 +11,8 @@ from rich.console import Console
 from runs import make_study
 
 from flcluster.algorithms import FedAvg
-from flcluster.cli import main, processes
+from flcluster.cli import main
+from flcluster.cli.jobs import processes
 from flcluster.records.reader import load_runs
 from flcluster.report.figures.accuracy import accuracy_figure
 from flcluster.report.figures.costs import overheads_figure
@@ -44,7 +45,7 @@ class Here:
     """A process that is none: it runs the command in this one."""
 
     def __init__(self, command):
-        self.code = main(command[command.index("flcluster") + 1 :])
+        self.code = main(command[command.index("fit") :])
 
     def poll(self):
         return self.code

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flcluster.cli import processes
-from flcluster.cli.processes import run_all, tell
+from flcluster.cli.jobs import processes
+from flcluster.cli.jobs.processes import run_all, tell
 
 SLEEPER = """
 import json, pathlib, signal, sys, time

@@ -14,8 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+from flcluster.cli.program import program
+from flcluster.engine.arguments import option
 from flcluster.engine.process import SIGNALS
-from flcluster.engine.resume import option
 from flcluster.errors import UserError
 
 Process = tuple[str, list[str]]
@@ -50,8 +51,7 @@ def fit_arguments(run_dir: Path, arguments: list[str]) -> list[str]:
 def command_line(run_dir: Path, arguments: list[str]) -> str:
     """Return the same as a line for a shell."""
     found = shutil.which("flcluster")
-    program = ["flcluster"] if found else [sys.executable, "-m", "flcluster"]
-    return shlex.join([*program, *fit_arguments(run_dir, arguments)])
+    return shlex.join([*(["flcluster"] if found else program()), *fit_arguments(run_dir, arguments)])
 
 
 def run_all(output: Path, jobs: Sequence[Process], at_once: int = 1) -> dict[str, int]:
@@ -79,7 +79,7 @@ def run_all(output: Path, jobs: Sequence[Process], at_once: int = 1) -> dict[str
 
 def begin(run_dir: Path, arguments: list[str], at_once: int = 1) -> "subprocess.Popen[bytes]":
     """Start a run; one of several at once has its share of the cores and writes what it says beside its directory."""
-    command = [sys.executable, "-m", "flcluster", *fit_arguments(run_dir, arguments)]
+    command = [*program(), *fit_arguments(run_dir, arguments)]
     if at_once == 1:
         return subprocess.Popen(command)
     threads = os.environ.get("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // at_once)))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flcluster.cli.variants import Built
+from flcluster.cli.jobs.variants import Built
 from flcluster.data import FederatedDataModule
 from flcluster.errors import UserError
 from flcluster.protocol.base import Algorithm

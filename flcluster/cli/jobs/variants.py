@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 from jsonargparse import Namespace
 
-from flcluster.cli.processes import Process, with_seed
-from flcluster.engine.config import Plan, fit_parser
+from flcluster.cli.arguments import loading
+from flcluster.cli.jobs.processes import Process, with_seed
 from flcluster.files import replacing, slug
 from flcluster.report.study.checks import named
 from flcluster.report.study.file import Study
@@ -54,10 +54,11 @@ class Built:
 
 def check(variants: Variants) -> dict[str, Built]:
     """Parse and build every variant before the first one runs, so that no mistake waits behind hours of training."""
+    loading("study" if variants.plan.path.suffix else "compare", [*variants.before, *variants.after])
+    from flcluster.engine.config import Plan, fit_parser
     from flcluster.engine.fit import instantiated
 
     parser = fit_parser()
-    parser.exit_on_error = False
     built = {}
     for name in variants.names:
         settings = [text(own) for _, own in changes(variants.plan, name)]
