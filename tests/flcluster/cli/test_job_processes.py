@@ -36,7 +36,7 @@ def sleepers(monkeypatch):
     real = processes.subprocess.Popen
 
     def sleeper(command, **other):
-        return real([sys.executable, "sleeper.py", *command[3:]], **other)
+        return real([sys.executable, "sleeper.py", *command[command.index("fit") :]], **other)
 
     monkeypatch.setattr(processes.subprocess, "Popen", sleeper)
 

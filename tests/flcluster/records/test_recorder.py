@@ -164,6 +164,7 @@ def test_the_summary_by_hand(recorder):
         "cluster_acc_mean": 0.7,  # of .6 and .8
         "kl": 0.0,
         "refused": 1,
+        "undone": 0,
         "upload_bytes": 1400,
         "download_bytes": 1000,
         "client_compute": 150,
@@ -235,7 +236,7 @@ def test_the_worst_tenth_is_at_least_one_client(clients, counted):
 
 def test_a_file_that_was_begun_with_other_columns_goes_on_with_them(tmp_path):
     (tmp_path / "m.csv").write_text("a,b\n1,2\n")
-    file = CsvFile(tmp_path / "m.csv", ["b", "new", "a"], 8)
+    file = CsvFile(tmp_path / "m.csv", ["b", "new", "a"], [8])
     file.write({"a": 3, "b": 4, "new": 5})
     file.file.close()
     assert (tmp_path / "m.csv").read_text() == "a,b\n1,2\n3,4\n"
