@@ -23,7 +23,8 @@ from flcluster.engine.process import (
     keep_freed_memory,
     tell_children_their_parent,
 )
-from flcluster.engine.resume import refuse_changes, restored
+from flcluster.engine.restored import restored
+from flcluster.engine.resume import refuse_changes
 from flcluster.engine.run import ActiveRun, Experiment
 from flcluster.engine.start import read_weights, start_from, where_from
 from flcluster.errors import UserError, at_least

@@ -5,7 +5,6 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,7 @@ from flcluster.engine.arguments import option
 from flcluster.engine.lock import held
 from flcluster.engine.process import is_main_process
 from flcluster.errors import UserError
-from flcluster.federation.bank import Bank
-from flcluster.files import LAST, PREVIOUS, has_checkpoint, last_checkpoint
-from flcluster.records.checkpoint import DamagedError, load_checkpoint
+from flcluster.files import has_checkpoint, last_checkpoint
 from flcluster.records.configuration import flat
 
 MAY_CHANGE = (
@@ -139,35 +136,3 @@ def refuse_changes(now: dict[str, Any], then: dict[str, Any], source: Path) -> N
             "Only the length, devices, engine settings (but session, threads, metric) and loggers may change; start a "
             "new run for anything else."
         )
-
-
-@dataclass(frozen=True)
-class Restored:
-    """A checkpoint that a run goes on from."""
-
-    content: dict[str, Any]
-    path: Path
-    note: str | None = None
-    """Why it is not the last one."""
-
-
-def restored(path: Path) -> Restored:
-    """Read a checkpoint and check the rows it needs; where the last one is damaged, take the one before it."""
-    before = path.with_name(PREVIOUS)
-    try:
-        return Restored(_whole(path), path)
-    except DamagedError as error:
-        if path.name != LAST or not before.exists():
-            raise
-        content = _whole(before)
-        return Restored(content, before, f"{error}: going on from {before}, {content['position']} steps into the run")
-
-
-def _whole(path: Path) -> dict[str, Any]:
-    """Read a checkpoint; if it, or a row that it needs, is not as it was written, say so."""
-    if path.name == LAST and not path.exists() and path.with_name(PREVIOUS).exists():
-        raise DamagedError(f"{path} is missing")
-    content = load_checkpoint(path)
-    if why := Bank.damage(path.parent.parent / "bank", content["bank"]):
-        raise DamagedError(f"{why}, and {path} needs it")
-    return content

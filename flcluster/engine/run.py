@@ -18,7 +18,7 @@ from flcluster.engine.loop import Loop
 from flcluster.engine.measures import newcomers_accuracies
 from flcluster.engine.process import Interrupt, peak_gb
 from flcluster.engine.progress import RunProgress
-from flcluster.engine.resume import Restored
+from flcluster.engine.restored import Restored
 from flcluster.engine.round_loop import RoundLoop
 from flcluster.engine.start import START, write_weights
 from flcluster.engine.upload_loop import UploadLoop
