@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flcluster.cli.study import jobs
+from flcluster.cli.jobs.variants import Variants
 from flcluster.engine.config import plan_fit
 from flcluster.engine.layers import layers
 from flcluster.engine.resume import flat
@@ -39,7 +39,7 @@ def named(path: Path) -> str:
 def row_flags(row: dict, method: str = "CDFL") -> list[str]:
     """The command line of one row of Table 1 and a method."""
     plan = read_study(CONFIGS / "cdfl" / "studies" / "table1.yaml")
-    ((_, arguments),) = jobs(plan, [f"{row['dataset']} ({row['K']}), {method}"], [], Path("out"), [None])
+    ((_, arguments),) = Variants(plan, [f"{row['dataset']} ({row['K']}), {method}"]).jobs(Path("out"), [None])
     return arguments
 
 
@@ -146,7 +146,7 @@ def test_streams_have_the_papers_settings(row):
 def test_the_probe_of_table_7_looks_when_there_are_metrics(base):
     plan = read_study(CONFIGS / "fielding" / "studies" / "table7.yaml")
     plan = replace(plan, base=(CONFIGS / "fielding" / f"{base}.yaml",)) if base else plan
-    ((_, arguments),) = jobs(plan, list(plan.variants), [], Path("out"), [None])
+    ((_, arguments),) = Variants(plan, list(plan.variants)).jobs(Path("out"), [None])
     fit = plan_fit(arguments)
     made = fit.parser.instantiate(fit.settings)
     assert type(made.algorithm).__name__ == "FedAvg" and made.callbacks[0].rounds[-1] <= made.algorithm.rounds

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from flcluster.cli import main
-from flcluster.cli.study import check, study
+from flcluster.cli.jobs.variants import Variants, check
+from flcluster.cli.study import study
 from flcluster.engine.fit import instantiated
 from flcluster.records.reader import key_of
 from flcluster.report.paper_tables import read_table
@@ -39,7 +40,8 @@ def build(plan, monkeypatch):
     """Build all variants of a study, by name."""
     built = []
     monkeypatch.setattr("flcluster.engine.fit.instantiated", lambda made: built.append(instantiated(made)))
-    check(plan, list(plan.variants), [])
+    assert plan.budget == "own"  # as long as the paper has them
+    check(Variants(plan, list(plan.variants)))
     return dict(zip(plan.variants, built, strict=True))
 
 
@@ -213,8 +215,9 @@ def test_momentum_is_swept_beside_dfca_on_both_kinds_of_pixels(monkeypatch):
 def test_dfca_and_its_baselines_run_on_digits(monkeypatch, capsys):
     """From the command to the picture; in this process, and with as little training as shows something."""
 
-    def here(output, jobs):
-        return max(main(["fit", *arguments, "--run_dir", str(output / name)]) for name, arguments in jobs)
+    def here(output, jobs, at_once):
+        codes = {name: main(["fit", *arguments, "--run_dir", str(output / name)]) for name, arguments in jobs}
+        return {name: code for name, code in codes.items() if code}
 
     monkeypatch.setattr("flcluster.cli.study.run_all", here)
     little = {"algorithm.rounds": 2, "algorithm.local_epochs": 1, "data.num_clients": 12, "data.train_limit": 600}

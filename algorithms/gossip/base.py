@@ -1,10 +1,11 @@
 """What methods without a server share: who meets whom in a round, and models that live with the clients."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 from torch import Tensor
@@ -104,6 +105,20 @@ class GossipRounds(RoundAlgorithm[S]):
             if trained.usable:
                 table[place] = trained.row
         return training.results
+
+    def newcomers(self, state: S, clients: Sequence[int], t: int, fed: Federation) -> Iterator[Tensor]:
+        """Let each ask its neighbours that take part in training, and average what they hold of every model.
+
+        It then takes the mean that fits its data best. Without such a neighbour it is left with its first models.
+        """
+        table, k, trained = self.models(fed), self.per_client(fed), set(fed.data.participants.tolist())
+        links = self.topology.links(fed.data.num_clients, t, fed.seed)
+        for client in clients:
+            heard = [m for m in links[[client]].indices.tolist() if m in trained] or [client]
+            means = [torch.stack([table[m * k + j].to(fed.device) for m in heard]).mean(0) for j in range(k)]
+            view = fed.data.shard(client, t).train
+            losses = [fed.loss(mean, view) for mean in means] if k > 1 and len(view) else [0.0]
+            yield means[losses.index(min(losses))]
 
     def measures(self, state: S, t: int, fed: Federation) -> dict[str, float]:
         """Say how far clients' copies of a model are apart, and what was sent."""

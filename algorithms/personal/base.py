@@ -1,14 +1,16 @@
 """Rounds of one global model, and then a model of its own for every client, those that dropped out too."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from torch import Tensor
 from typing_extensions import TypeVar
 
 from flcluster.algorithms.rounds.fedavg import ClusteredState, FedAvg
+from flcluster.data import FederatedDataModule
 from flcluster.federation.bank import Table
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, Trained
@@ -50,6 +52,10 @@ class Personal(FedAvg[S]):
         steps = -(-fed.data.num_clients // AT_ONCE)
         return [*super().phases(fed), Phase("own models", steps, self.some_own, self.rounds - 1)]
 
+    def samples_planned(self, data: FederatedDataModule, seed: int) -> float:
+        """Add the fine-tuning of every client."""
+        return super().samples_planned(data, seed) + float(self.finetune_epochs * data.sizes(self.rounds - 1).sum())
+
     def some_own(self, state: S, at: int, fed: Federation) -> tuple[S, Round]:
         """Give the next few clients their own models."""
         if at == 0:
@@ -77,6 +83,11 @@ class Personal(FedAvg[S]):
         """Tell of clients that got the global model once more and trained, in no virtual time."""
         cohort = Cohort(list(clients), seconds=0.0, load=Load(uploads=0.0))
         return Round(cohort, trained, self.own(fed), clients)
+
+    def newcomers(self, state: S, clients: Sequence[int], t: int, fed: Federation) -> Iterator[Tensor]:
+        """Yield the model of its own that each got with all the others, once that is made."""
+        served = self.served(state, t, fed)
+        yield from (served.models[int(served.which[client])] for client in clients)
 
     # what is measured -------------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """No collaboration, in rounds: every client trains its own model from one common initialisation, dropouts too."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flcluster.federation.federation import Federation
+from flcluster.protocol.budget import WithData
 from flcluster.protocol.outcome import OwnOrCommon, Round, Served, own_or_common
 from flcluster.protocol.rounds import RoundAlgorithm
 
@@ -35,13 +37,14 @@ class LocalRounds(RoundAlgorithm[LocalRoundsState]):
         """One random model for all."""
         return LocalRoundsState(fed.init_rows(1), torch.zeros(fed.data.num_clients, dtype=torch.bool))
 
-    def wanted(self, fed: Federation) -> int:
+    def wanted(self, fed: WithData) -> int:
         """Return how many clients a round trains; training alone, dropouts count too."""
-        return self.participants or max(1, round(self.participation * fed.data.num_clients))
+        able = fed.data.num_clients - len(fed.data.newcomers)
+        return self.participants or max(1, round(self.participation * able))
 
     def available(self, t: int, fed: Federation) -> NDArray[np.int64]:
         """Return the clients that hold training data and are online: who has dropped out can still train alone."""
-        return self.online(np.flatnonzero(fed.data.sizes(t)), fed)
+        return self.online(np.setdiff1d(np.flatnonzero(fed.data.sizes(t)), fed.data.newcomers), fed)
 
     def step(self, state: LocalRoundsState, t: int, fed: Federation) -> tuple[LocalRoundsState, Round]:
         """Train each client on its own data."""
@@ -58,6 +61,11 @@ class LocalRounds(RoundAlgorithm[LocalRoundsState]):
     def served(self, state: LocalRoundsState, t: int, fed: Federation) -> Served:
         """Every client uses its own model, or the first one before it has trained."""
         return own_or_common(state.initial[0], fed.table("own"), state.trained.numpy())
+
+    def newcomers(self, state: LocalRoundsState, clients: Sequence[int], t: int, fed: Federation) -> Iterator[Tensor]:
+        """Yield the first model after one round's training on each client's own data."""
+        training = fed.train(self.job(client, state.initial[0], t, fed) for client in clients)
+        yield from (result.row if result.usable else state.initial[0] for result in training)
 
     def own_row(self, state: LocalRoundsState, client: int) -> tuple[str, int]:
         """Return where a client's model lies."""

@@ -36,6 +36,7 @@ class RotatedFEMNIST(FederatedDataModule):
         normalise: Take the mean off the pixels and divide by std; false leaves them in [0, 1]. The dataset's name then
             says so.
         val_share: Share of each writer's training samples that is set apart to choose by; 0 sets none apart.
+        unseen: Share of the clients that are held out of training and join at the end, to be scored; none if not given.
     """
 
     name = "FEMNIST"
@@ -50,8 +51,10 @@ class RotatedFEMNIST(FederatedDataModule):
         seed: int = 0,
         normalise: bool = True,
         val_share: float = 0.0,
+        unseen: float | None = None,
     ) -> None:
         super().__init__()
+        self.unseen = self._held_out(unseen)
         self.num_classes, self.input_shape = NUM_CLASSES, (1, SIDE, SIDE)
         self.num_clusters, self.num_clients, self.min_samples = num_clusters, num_clients, min_samples
         self.val_share = val_share

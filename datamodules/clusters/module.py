@@ -47,6 +47,7 @@ class ClusteredDataModule(FederatedDataModule):
         train_limit: Use only so many training images of each cluster, chosen at random; all if not given.
         val_share: Share of each cluster's training images that is set apart to choose by and trains nobody; a client
             validates on some of them, in proportion to its samples and in its mixture. 0 sets none apart.
+        unseen: Share of the clients that are held out of training and join at the end, to be scored; none if not given.
     """
 
     def __init__(
@@ -67,8 +68,10 @@ class ClusteredDataModule(FederatedDataModule):
         seed: int = 0,
         train_limit: int | None = None,
         val_share: float = 0.0,
+        unseen: float | None = None,
     ) -> None:
         super().__init__()
+        self.unseen = self._held_out(unseen)
         at_least("num_classes", num_classes, 1, "data.")
         self.num_classes, self.input_shape = num_classes, tuple(input_shape)
         self.num_clusters = num_clusters

@@ -44,6 +44,7 @@ class Skewed(ImageDataModule):
         download: Download what is missing, where that is possible.
         seed: Seed of every draw.
         val_share: Share of each client's training samples that is set apart to choose by; 0 sets none apart.
+        unseen: Share of the clients that are held out of training and join at the end, to be scored; none if not given.
     """
 
     num_clusters = 1
@@ -64,8 +65,10 @@ class Skewed(ImageDataModule):
         download: bool = False,
         seed: int = 0,
         val_share: float = 0.0,
+        unseen: float | None = None,
     ) -> None:
         super().__init__()
+        self.unseen = self._held_out(unseen)
         self.num_classes, self.num_clients = self.known.num_classes, num_clients
         self._take_up(dataset_kwargs, image_size)
         self.partition = partition or Dirichlet()

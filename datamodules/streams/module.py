@@ -56,6 +56,7 @@ class StreamDataModule(FederatedDataModule):
         download: Download what is missing, where that is possible.
         seed: Seed of every draw.
         val_share: Share of the training samples that is set apart as they arrive, to choose by; 0 sets none apart.
+        unseen: Share of the clients that are held out of training and join at the end, to be scored; none if not given.
     """
 
     num_clusters = 1
@@ -78,8 +79,10 @@ class StreamDataModule(FederatedDataModule):
         download: bool = False,
         seed: int = 0,
         val_share: float = 0.0,
+        unseen: float | None = None,
     ) -> None:
         super().__init__()
+        self.unseen = self._held_out(unseen)
         at_least("num_classes", num_classes, 1, "data.")
         self.num_classes, self.input_shape = num_classes, tuple(input_shape)
         self.num_clients = num_clients

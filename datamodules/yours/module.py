@@ -30,6 +30,7 @@ class OwnDataModule(FederatedDataModule):
         num_clients: Number of clients; all owners that the data name, or 10 with a partition, if not given.
         test_share: Share of each client's samples that tests, where the data have no test set.
         val_share: Share of each client's training samples that is set apart to choose by; 0 sets none apart.
+        unseen: Share of the clients that are held out of training and join at the end, to be scored; none if not given.
         proxy_size: Samples of each cluster that the server holds, taken out of what clients would train on.
         batch_size: Batch size of the DataLoaders.
         num_workers: Processes that read ahead in each DataLoader.
@@ -46,8 +47,10 @@ class OwnDataModule(FederatedDataModule):
         batch_size: int = 128,
         num_workers: int = 0,
         seed: int = 0,
+        unseen: float | None = None,
     ) -> None:
         super().__init__()
+        self.unseen = self._held_out(unseen)
         self.partition, self._asked = partition, num_clients
         self.test_share, self.val_share, self.proxy_size = test_share, val_share, proxy_size
         self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed

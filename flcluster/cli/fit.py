@@ -16,8 +16,9 @@ def fit(argv: list[str]) -> int:
     if answered("fit", argv):
         return 0
     from flcluster.engine.config import plan_fit
-    from flcluster.engine.fit import build
+    from flcluster.engine.fit import build, elsewhere
     from flcluster.engine.fit import fit as run_to_end
+    from flcluster.engine.loggers import keep_pictures
     from flcluster.engine.process import exit_code
     from flcluster.engine.resume import claimed, tidy
     from flcluster.records.reader import Run
@@ -31,18 +32,22 @@ def fit(argv: list[str]) -> int:
     if not is_main_process():
         return 0
     if summary["updates"] and exp.engine.pictures:
-        draw_run(exp.run_dir, exp.data)
+        pictures = draw_run(exp.run_dir, exp.data)
+        if not elsewhere(exp.fabric):
+            keep_pictures(exp.loggers, pictures)
     if summary["updates"] and exp.engine.table:
         wide_console().print(summary_table([Run.load(exp.run_dir)]))
     return exit_code(summary["status"])
 
 
-def draw_run(run_dir: Path, data: "FederatedDataModule") -> None:
+def draw_run(run_dir: Path, data: "FederatedDataModule") -> list[Path]:
     """Draw a run's pictures into its directory: here, not in the engine, so that no other process loads matplotlib."""
     from flcluster.datamodules.pictures.data import draw_data
     from flcluster.records.reader import Run
     from flcluster.report.figures.of_run import run_pictures
 
     drawn = draw_data(data, run_dir / "data.png")
-    for path in [*run_pictures(Run.load(run_dir)), *([drawn] if drawn else [])]:
+    pictures = [*run_pictures(Run.load(run_dir)), *([drawn] if drawn else [])]
+    for path in pictures:
         print(f"drew {path}", file=sys.stderr)
+    return pictures

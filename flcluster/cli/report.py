@@ -9,7 +9,7 @@ def report(argv: list[str]) -> int:
     """Print runs beside the papers' numbers and draw the papers' figures."""
     parser = parser_of("report")
     parser.add_argument("runs", nargs="+", type=str, help="Run directories, or folders of them.")
-    parser.add_argument("--output", type=str | None, default=None, help="Where report.md, report.csv and pictures go.")
+    parser.add_argument("--output", type=str | None, default=None, help="Where report.md, .csv, .tex and pictures go.")
     parser.add_argument(
         "--html", type=str | None, default=None, help="One page to open in a browser, e.g. report.html."
     )
@@ -17,11 +17,10 @@ def report(argv: list[str]) -> int:
 
     from flcluster.cli.watch import write_and_tell
     from flcluster.records.reader import load_runs
-    from flcluster.report.report import summary_table, write_report
-    from flcluster.report.tables import wide_console
+    from flcluster.report.report import print_tables, write_report
 
     runs = load_runs([Path(p) for p in given.runs])
-    wide_console().print(summary_table(runs))
+    print_tables(runs)
     if given.output:
         write_report(runs, Path(given.output))
         print(f"wrote {given.output}/report.md")

@@ -1,19 +1,16 @@
 """Several variants of one configuration, a run each, then a paper's figures and table from all of them."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import yaml
-
-from flcluster.cli.arguments import loading
-from flcluster.cli.processes import Process, refuse_places, run_all, with_seed
+from flcluster.cli.jobs.processes import command_line, refuse_places, run_all, tell
+from flcluster.cli.jobs.variants import Variants, check
 from flcluster.engine.arguments import with_dashes
 from flcluster.engine.resume import named_after, new_directory
 from flcluster.errors import UserError
-from flcluster.files import replacing, slug
 from flcluster.report.study.checks import named
 from flcluster.report.study.file import Study, read_study
 from flcluster.report.study.matrix import chosen
@@ -29,17 +26,63 @@ def study(argv: list[str]) -> int:
     plan = replace(plan, base=tuple(given.base)) if given.base else plan
     rest = with_dashes(rest)
     if given.draw_only == "true":
-        _refuse_beside_drawing(given, rest)
+        refuse_unused(given, [*rest, *(["--only"] if given.only else [])])
         show(plan, given.output)
         return 0
     refuse_places("study", rest)
-    names = _chosen(plan, given.only)
-    check(plan, names, rest)
+    variants = Variants(plan, _chosen(plan, given.only), after=rest)
+    remedy = "algorithm.{unit}: {length} of variant {name}"
+    if given.budget is None and plan.budget == "same":
+        remedy += " (or budget: own in the file)"
     output = given.output or new_directory(Path("runs") / named_after(plan.path))
-    if code := run_all(output, jobs(plan, names, rest, output, given.seeds or [None])):
-        return code
-    show(plan, output)
-    return 0
+    return carry_out(variants, given, output, remedy, lambda: show(plan, output))
+
+
+def carry_out(
+    variants: Variants, given: argparse.Namespace, output: Path, remedy: str, shown: Callable[[], None]
+) -> int:
+    """Check all variants, run them or list their commands, show what came of them; return the exit code."""
+    built = check(variants)
+    from flcluster.cli.jobs.budget import budgets
+
+    with named(variants.plan.called):
+        own = budgets(built, given.budget or variants.plan.budget, remedy)
+    variants = replace(variants, own={n: [*variants.own.get(n, ()), *own.get(n, ())] for n in variants.names})
+    for name, flags in own.items():
+        print(f"{name}: {' '.join(flags)}, for an equal budget", file=sys.stderr)
+    jobs = variants.jobs(output, given.seeds or [None])
+    if given.list:
+        print("\n".join(command_line(output / name, arguments) for name, arguments in jobs))
+        return 0
+    unfinished = run_all(output, jobs, given.jobs)
+    if any((output / name / "summary.json").exists() for name, _ in jobs):
+        shown()
+    return tell(unfinished, len(jobs))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what comparisons and studies have in common."""
+    parser.add_argument("--seeds", nargs="+", type=int, default=None, help="Seeds to repeat with.")
+    parser.add_argument("--output", type=Path, default=None, help="Folder of the runs; default runs/<name>/<time>.")
+    parser.add_argument("--jobs", type=int, default=1, help="Runs at a time, in processes that share the cores.")
+    parser.add_argument(
+        "--budget",
+        default=None,
+        help="Samples of local training: equal (all have the first one's), a number for all, own (as configured); by "
+        "default other budgets than the first one's are refused.",
+    )
+    parser.add_argument("--list", action="store_true", help="Run nothing; print one command a line, for a job array.")
+    parser.add_argument(
+        "--draw_only", choices=("true", "false"), default="false", help="Run nothing; draw what is in --output."
+    )
+
+
+def refuse_unused(given: argparse.Namespace, rest: Sequence[str]) -> None:
+    """Refuse what has no meaning where only drawing is asked for."""
+    if given.output is None:
+        raise UserError("--draw_only true needs --output DIR, the folder of a study's runs")
+    if unused := [*rest, *(["--seeds"] if given.seeds else []), *(["--list"] if given.list else [])]:
+        raise UserError(f"--draw_only true runs nothing and draws all that is there: leave out {' '.join(unused)}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -50,23 +93,12 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("study", type=Path, help="Study file, e.g. configs/dfca/studies/table1.yaml; comes first.")
-    parser.add_argument("--seeds", nargs="+", type=int, default=None, help="Seeds to repeat with.")
     parser.add_argument("--only", nargs="+", default=None, help="Variants, or labels that several have; default all.")
     parser.add_argument(
         "--base", nargs="+", type=Path, default=None, help="Configs instead of those of the study file."
     )
-    parser.add_argument("--output", type=Path, default=None, help="Folder of the runs; default runs/<study>/<time>.")
-    parser.add_argument(
-        "--draw_only", choices=("true", "false"), default="false", help="Run nothing; draw what is in --output."
-    )
+    add_options(parser)
     return parser
-
-
-def _refuse_beside_drawing(given: argparse.Namespace, rest: Sequence[str]) -> None:
-    if given.output is None:
-        raise UserError("--draw_only true needs --output DIR, the folder of a study's runs")
-    if unused := [*rest, *(["--seeds"] if given.seeds else []), *(["--only"] if given.only else [])]:
-        raise UserError(f"--draw_only true runs nothing and draws all that is there: leave out {' '.join(unused)}")
 
 
 def _chosen(plan: Study, only: Iterable[str] | None) -> list[str]:
@@ -74,56 +106,3 @@ def _chosen(plan: Study, only: Iterable[str] | None) -> list[str]:
     with named("--only"):
         wanted = chosen(plan.variants if only is None else only, plan.variants)
     return [name for name in plan.variants if name in wanted]
-
-
-def check(plan: Study, names: Sequence[str], rest: Sequence[str]) -> None:
-    """Parse and build every variant before the first one runs, so that no mistake waits behind hours of training."""
-    loading("study", rest)
-    from flcluster.engine.config import Plan, fit_parser
-    from flcluster.engine.fit import instantiated
-
-    parser = fit_parser()
-    for name in names:
-        settings = [_text(changes) for _, changes in _changes(plan, name)]
-        with named(f"study {plan.path}: variant {name}"):
-            given = parser.parse_args([*_merged(*_bases(plan, name), *settings), *rest])
-            given.logger = None  # parsed, but none begins to write yet
-            instantiated(Plan(parser, given, Path("."), None))
-
-
-def _bases(plan: Study, name: str) -> list[Path]:
-    return [*plan.base, *(path for layer in plan.layers[name] for path in layer.base)]
-
-
-def _changes(plan: Study, name: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return what is laid over the bases of a variant: name of a file -> settings."""
-    several, layers = len(plan.layers[name]) > 1, enumerate(plan.layers[name], start=1)
-    own = [(f"variants/{slug(name)}{f'.{i}' * several}.yaml", layer.settings) for i, layer in layers]
-    return [(file, settings) for file, settings in [("common.yaml", plan.common), *own] if settings]
-
-
-def jobs(
-    plan: Study, names: Sequence[str], rest: Sequence[str], output: Path, seeds: Sequence[int | None]
-) -> list[Process]:
-    """Write what each variant changes as a config file; return the runs: all variants with one seed, then the next."""
-    arguments = {}
-    for name in names:
-        files = [_written(output / file, settings) for file, settings in _changes(plan, name)]
-        arguments[name] = [*_merged(*_bases(plan, name), *files), *rest]
-    return [with_seed(slug(name), arguments[name], seed) for seed in seeds for name in names]
-
-
-def _written(path: Path, settings: dict[str, Any]) -> Path:
-    with replacing(path) as temporary:
-        temporary.write_text(_text(settings), encoding="utf-8")
-    return path
-
-
-def _text(settings: dict[str, Any]) -> str:
-    text: str = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
-    return text
-
-
-def _merged(*configs: str | Path) -> list[str]:
-    """Return the arguments that merge configs, later ones over earlier ones."""
-    return [part for config in configs for part in ("--config", str(config))]

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 
 from flcluster.errors import UserError, at_least
 from flcluster.given import Recorded
+from flcluster.seeds import rng
 
 from .views import View, joined, labels_of
 
@@ -45,6 +46,8 @@ class FederatedDataModule(Recorded, LightningDataModule, ABC):
     batch_size: int = 128
     val_share: float = 0.0
     """Share of the training samples that is set apart to choose by; the papers set none apart."""
+    unseen: float | None = None
+    """Share of the clients that are held out of training and join at the end, to be scored; None: nobody is."""
     num_workers: int = 0
     """Processes that read ahead in each DataLoader."""
     rounds_only: bool = False
@@ -60,7 +63,27 @@ class FederatedDataModule(Recorded, LightningDataModule, ABC):
     @property
     def participants(self) -> NDArray[np.int64]:
         """Clients that take part in training, ascending."""
+        return np.setdiff1d(self._meant_to_train(), self.newcomers)
+
+    @property
+    def newcomers(self) -> NDArray[np.int64]:
+        """Clients that are held out of training and join at the end, ascending; drawn of those that would take part."""
+        if self.unseen is None:
+            return np.empty(0, dtype=np.int64)
+        pool = self._meant_to_train()
+        count = min(max(1, round(self.unseen * len(pool))), len(pool) - 1)
+        if count < 1:
+            raise UserError(f"data.unseen={self.unseen} holds a client out of training, but there is one client")
+        return np.sort(rng(self.seed, "unseen").choice(pool, size=count, replace=False))
+
+    def _meant_to_train(self) -> NDArray[np.int64]:
         return np.setdiff1d(np.arange(self.num_clients), np.array(self.dropouts, dtype=np.int64))
+
+    @staticmethod
+    def _held_out(share: float | None) -> float | None:
+        if share is not None and not 0 < share < 1:
+            raise UserError(f"data.unseen is {share}: it must be a share of the clients, above 0 and below 1")
+        return share
 
     @property
     def class_names(self) -> tuple[str, ...]:

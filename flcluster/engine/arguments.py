@@ -115,7 +115,9 @@ def add_places(parser: ArgumentParser) -> None:
         "--model_start", type=str | None, default=None, help="File of weights that the first models have."
     )
     parser.add_argument("--run_dir", type=str | None, default=None, help="Default runs/<config>/<time>.")
-    parser.add_argument("--ckpt_path", type=str | None, default=None, help="'last' or a checkpoint to go on from.")
+    parser.add_argument(
+        "--ckpt_path", type=str | None, default=None, help="'last', 'auto' (last if there) or a checkpoint."
+    )
 
 
 def usage(prog: str) -> str:

@@ -1,5 +1,6 @@
 """From the command line to a resolved configuration: one parser for every command that takes a run's settings."""
 
+import shlex
 from abc import ABC
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +79,8 @@ class Plan:
     checkpoint: Path | None
     told: dict[str, Any] | None = None
     """What config.yaml says, where settings have objects in them."""
+    command: str = ""
+    """What the user typed."""
 
     @property
     def config(self) -> dict[str, Any]:
@@ -99,7 +102,7 @@ def dumped(parser: ArgumentParser, settings: Namespace, checked: bool = True) ->
 
 def plan_fit(argv: list[str]) -> Plan:
     """Parse a command line, find the run directory and, for a resumed run, refuse settings that differ."""
-    argv = with_dashes(argv)
+    typed, argv = shlex.join(["flcluster", "fit", *argv]), with_dashes(argv)
     run_dir, checkpoint = resumed(argv)
     parser = fit_parser()
     if checkpoint is not None and not option(argv, "config"):
@@ -111,4 +114,4 @@ def plan_fit(argv: list[str]) -> Plan:
         refuse_changes(yaml.safe_load(dumped(parser, settings)), yaml.safe_load(config.read_text()), config)
     else:
         run_dir = free_directory(settings, argv)
-    return Plan(parser, settings, run_dir, checkpoint)
+    return Plan(parser, settings, run_dir, checkpoint, command=typed)

@@ -43,7 +43,7 @@ def build(plan: Plan) -> Experiment:
     config = plan.config  # before the loggers are told what is this run's alone
     if taken_up and "config" in taken_up.content:
         refuse_changes(config, taken_up.content["config"], taken_up.path)
-    ids = prepare_loggers(plan.settings, plan.run_dir, content["logger_ids"] if content else {})
+    ids = prepare_loggers(plan.settings, plan.run_dir, content["logger_ids"] if content else {}, config)
     made = instantiated(plan)
     loggers = made.logger if isinstance(made.logger, list) else [made.logger] if made.logger else []
     return Experiment(
@@ -60,6 +60,7 @@ def build(plan: Plan) -> Experiment:
         extras=Extras(made.trainer or {}, made.trainer_callbacks or ()),
         restored=taken_up,
         logger_ids=ids,
+        command=plan.command,
     )
 
 
@@ -124,7 +125,7 @@ def drive(fabric: Fabric, exp: Experiment) -> dict[str, Any]:
         exp.model = deepcopy(exp.model)  # tensors that were handed to another process are shared with it
     with Interrupt() as interrupt:
         run = ActiveRun(exp, fabric, interrupt)
-        with run.progress, closing(run):
+        with run.log.listening(), run.progress, closing(run):
             run.begin()
             return run.finish(run.drive())
 

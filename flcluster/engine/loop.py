@@ -69,6 +69,11 @@ class Loop(ABC, Generic[S]):
         return self.unit
 
     @property
+    def data_cycle(self) -> int:
+        """The cycle whose data the clients hold now."""
+        return 0
+
+    @property
     def steady(self) -> bool:
         """Whether the last steps are like those before, so that a mean over their accuracies means something."""
         return True

@@ -1,6 +1,7 @@
 """What all clients get, whether or not they take part: how good their models are and how alike those who share one."""
 
 from math import nan
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +11,13 @@ from flcluster.clustering.distances import L1
 from flcluster.clustering.points import shares
 from flcluster.clustering.silhouette import mean_distances
 from flcluster.federation.federation import Federation
+from flcluster.protocol.base import Algorithm
 from flcluster.protocol.outcome import Served
 from flcluster.records.columns import SHOWN_SIZES
+from flcluster.records.recorder import worst_tenth
+
+S = TypeVar("S")
+
 
 BOTH = ("acc_global", "acc_local", "acc_global_dropouts", "acc_local_dropouts")
 """How good the clients' models are on all classes alike and on what clients hold themselves."""
@@ -63,12 +69,28 @@ def measured(served: Served, accuracies: NDArray[np.float64], t: int, fed: Feder
     sizes = np.bincount(labels[labels >= 0])
     return {
         "client_acc": _mean(accuracies),
+        "client_acc_worst": worst_tenth(known.tolist(), fed.score.higher),
         "client_acc_std": float(known.std()) if len(known) else nan,
         "clusters": float((sizes > 0).sum()),
         "purity": matched_purity(labels[holding], true_clusters(holding, t, fed)) if fed.data.num_clusters > 1 else nan,
         "heterogeneity": float(apart.mean()) if len(apart) else nan,
         **{f"cluster_size_{k}": float(size) for k, size in enumerate(sizes[:SHOWN_SIZES])},
     }
+
+
+def newcomers_accuracies(algorithm: Algorithm[S], state: S, t: int, fed: Federation) -> dict[str, float]:
+    """Let the clients join that were held out of training, and score each with what it gets, on its own test data."""
+    clients = fed.data.newcomers.tolist()
+    if not clients:
+        return {}
+    fed.note(f"{len(clients)} clients that were held out of training join")
+    tests = [fed.data.shard(client, t).test for client in clients]
+    rows = algorithm.newcomers(state, clients, t, fed)
+    found = [fed.accuracy(row.to(fed.device), test) for row, test in zip(rows, tests, strict=True) if len(test)]
+    if not found:
+        return {}
+    worst = worst_tenth(found, fed.score.higher)
+    return {"unseen_acc": _mean(np.array(found)), "unseen_acc_std": float(np.std(found)), "unseen_acc_worst": worst}
 
 
 def true_clusters(clients: NDArray[np.int64], t: int, fed: Federation) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console
@@ -21,14 +22,16 @@ def in_notebook() -> bool:
 class RunProgress:
     """A progress display that also takes notes ("pre-training …", "refused …")."""
 
-    def __init__(self, title: str, total: int, done: int, enabled: bool) -> None:
+    def __init__(
+        self, title: str, total: int, done: int, enabled: bool, log: Callable[[str], None] = lambda text: None
+    ) -> None:
         self.console = Console(stderr=True, soft_wrap=True)
         self.title, self.total, self.done, self.first = title, total, done, done
-        self.enabled = enabled
+        self.enabled, self.log = enabled, log
         self.score = Score()
         self.bar = self._bar() if enabled and sys.stderr.isatty() else None
         self.notebook, self.width = in_notebook(), 0
-        self.began = self.spoke = time.monotonic()
+        self.began = self.spoke = self.logged = time.monotonic()
 
     def _bar(self) -> Progress:
         columns = (
@@ -62,6 +65,10 @@ class RunProgress:
 
     def note(self, text: str) -> None:
         """Say something once."""
+        self.log(text)
+        self._show(text)
+
+    def _show(self, text: str) -> None:
         if not self.enabled:
             return
         if self.notebook:
@@ -76,8 +83,6 @@ class RunProgress:
 
     def update(self, done: int, state: dict[str, float], unit: str) -> None:
         """Move on."""
-        if not self.enabled:
-            return
         self.done = done
         now = time.monotonic()
         rate = (done - self.first) / max(now - self.began, 1e-9)
@@ -85,12 +90,15 @@ class RunProgress:
         names |= {"cluster_acc": "cluster"}
         shown = " ".join(f"{short} {state[name]:.3f}" for name, short in names.items() if name in state)
         shown = shown if self.score.plain or not shown else f"{self.score.name}: {shown}"
+        line = f"{done}/{self.total} {rate:.2f} {unit}/s {shown} left {(self.total - done) / max(rate, 1e-9):.0f} s"
+        if now - self.logged >= LINE_SECONDS or done == self.total:
+            self.logged = now
+            self.log(line)
         if self.bar is not None:
             self.bar.update(self.task, completed=done, speed=f"{rate:.2f} {unit}/s", state=shown)
         elif now - self.spoke >= self._pause(now) or done == self.total:
             self.spoke = now
-            left = (self.total - done) / max(rate, 1e-9)
-            self.note(f"{done}/{self.total} {rate:.2f} {unit}/s {shown} left {left:.0f} s")
+            self._show(line)
 
     def _pause(self, now: float) -> float:
         """Return the time between two lines; those of a notebook come ever more slowly, as it keeps them all."""

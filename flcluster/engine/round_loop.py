@@ -100,7 +100,7 @@ class RoundLoop(Loop[S]):
 
     def _exchange(self, i: int, result: Trained[Any], done: Round) -> Exchange:
         """Tell of one participant; its new model is measured on its test set unless all clients are measured."""
-        shard, wire = self.fed.data.shard(result.client, self._cycle()), self.fed.layout.row_bytes
+        shard, wire = self.fed.data.shard(result.client, self.data_cycle), self.fed.layout.row_bytes
         everyone = self.algorithm.measure == "all"
         sent, received, passes = done.cost(i)
         return Exchange(
@@ -133,12 +133,12 @@ class RoundLoop(Loop[S]):
 
     def gauges(self) -> dict[str, float]:
         """Add what is measured of all clients, on the data of the round that was last run."""
-        t = self._cycle()
+        t = self.data_cycle
         own = {**super().gauges(), **self.algorithm.measures(self.state, t, self.fed), **self._changed()}
         everyone = self.algorithm.measure == "all"
         if not everyone and self.fed.data.global_test() is None:
             return own
-        served = self.algorithm.served(self.state, t, self.fed)
+        served = self.algorithm.served(self.state, t, self.fed).without(self.fed.data.newcomers)
         local = local_accuracies(served, t, self.fed)
         self.everyone = Population(served.labels, local)
         own |= both_accuracies(served, local, self.fed)
@@ -148,11 +148,12 @@ class RoundLoop(Loop[S]):
         """Count the clients whose data changed in the rounds since the last session, for data that drift."""
         if not self.fed.data.rounds_only:
             return {}
-        last = self._cycle()
+        last = self.data_cycle
         first = last + 1 if self.position == 0 else max(0, last - (self.position - 1) % self.session)
         return {"changed": float(sum(len(self.fed.data.drifted(t)) for t in range(first, last + 1)))}
 
-    def _cycle(self) -> int:
+    @property
+    def data_cycle(self) -> int:
         """Return the round of the data that the last step used."""
         phase, t = self.last
         return t if phase.data_round is None else phase.data_round

@@ -15,6 +15,7 @@ from flcluster.data import FederatedDataModule
 from flcluster.engine.arguments import EngineConfig, FabricConfig, seconds
 from flcluster.engine.loggers import finish_logger, start_loggers
 from flcluster.engine.loop import Loop
+from flcluster.engine.measures import newcomers_accuracies
 from flcluster.engine.process import Interrupt, peak_gb
 from flcluster.engine.progress import RunProgress
 from flcluster.engine.restored import Restored
@@ -32,7 +33,8 @@ from flcluster.protocol.needs import check_needs
 from flcluster.protocol.rounds import RoundAlgorithm
 from flcluster.protocol.uploads import UploadAlgorithm
 from flcluster.records.checkpoint import save_checkpoint
-from flcluster.records.provenance import code_version
+from flcluster.records.log import RunLog
+from flcluster.records.provenance import add_provenance, code_version, provenance
 from flcluster.records.recorder import RECENT, Recorder
 
 """Where a run's checkpoint lies in its directory."""
@@ -60,6 +62,8 @@ class Experiment:
     """What the Trainer of each local training is given besides."""
     go_on: str = "flcluster fit --run_dir {quoted} --ckpt_path last{unlimited}"
     """How to go on with the run once it has stopped."""
+    command: str = ""
+    """What started it."""
     unlimited: str = " --engine.max_updates null"
     """What that needs besides where ``engine.max_updates`` has stopped it: it would do so again at once."""
 
@@ -109,8 +113,13 @@ class ActiveRun:
         self.begun = exp.restored is not None
         """Whether there is a checkpoint to go on from."""
         self.fed.note = self._note
-        self.progress = RunProgress(exp.algorithm.title, self.loop.total, 0, enabled=self.main and exp.engine.progress)
+        if self.main:
+            add_provenance(exp.run_dir, provenance(exp.command, self.code[0], fabric.world_size))
+        self.log = RunLog(exp.run_dir / "run.log" if self.main else None)
+        shown = self.main and exp.engine.progress
+        self.progress = RunProgress(exp.algorithm.title, self.loop.total, 0, enabled=shown, log=self.log.write)
         self.progress.score = self.fed.score
+        self.recorder.higher = self.fed.score.higher
 
     def _note(self, text: str) -> None:
         """Show what takes long before the first step; being told to stop then leaves nothing to go on from."""
@@ -207,14 +216,16 @@ class ActiveRun:
         """Write the checkpoint and the summary."""
         self.save()
         self.fabric.call("on_fit_end", loop=self.loop)
-        summary = self.summary(why)
+        t, loop = self.loop.data_cycle, self.loop
+        joined = newcomers_accuracies(loop.algorithm, loop.state, t, self.fed) if loop.position else {}
+        summary = {**self.summary(why), **joined}
         if self.main:
             for name, content in self.exp.algorithm.files(self.loop.state, self.loop.position, self.fed).items():
                 with replacing(self.exp.run_dir / name) as temporary:
                     temporary.write_bytes(content.encode() if isinstance(content, str) else content)
             write_json(self.exp.run_dir / "summary.json", summary)
             for logger in self.loggers:
-                finish_logger(logger, summary)
+                finish_logger(logger, summary, self.exp.run_dir)
         self.fabric.barrier()
         if lesson := self.recorder.nothing_learnt():
             self.progress.note(lesson)
@@ -287,5 +298,7 @@ def make_loop(algorithm: Algorithm[Any], fed: Federation, look_ahead: int | None
     if isinstance(algorithm, UploadAlgorithm):
         return UploadLoop(algorithm, fed, look_ahead, session)
     if isinstance(algorithm, RoundAlgorithm):
+        if len(fed.data.newcomers) and not algorithm.takes_newcomers:
+            raise UserError(f"data.unseen: {type(algorithm).__name__} does not say what newcomers get: write newcomers")
         return RoundLoop(algorithm, fed, session)
     raise UserError(f"{type(algorithm).__name__} is neither an UploadAlgorithm nor a RoundAlgorithm")

@@ -5,12 +5,14 @@ live in the federation's tables.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 from torch import Tensor
 
+from flcluster.data import FederatedDataModule
+from flcluster.errors import UserError
 from flcluster.errors import at_least as at_least
 from flcluster.federation.federation import Federation
 
@@ -90,6 +92,27 @@ class Algorithm(ABC, Generic[S]):
     def own_row(self, state: S, client: int) -> tuple[str, int]:
         """Return the table and the row of it that hold a client's model, where clients have models of their own."""
         return "start", client
+
+    def samples_planned(self, data: FederatedDataModule, seed: int) -> float:
+        """Return how many samples clients will go through in local training, a sample counted each time it is used.
+
+        It is told before anything runs, of data that are set up: where clients are drawn, their mean counts. What a
+        server computes is not in it.
+        """
+        raise UserError(f"{type(self).__name__} does not say how much it will train: give it a samples_planned")
+
+    def newcomers(self, state: S, clients: Sequence[int], t: int, fed: Federation) -> Iterator[Tensor]:
+        """Yield what each of some clients gets that joins at the end, with the data of cycle ``t``, and is scored with.
+
+        Of the models that the server has, the one that fits its training data best.
+        """
+        models = self.server_models(state)
+        if models is None:
+            raise UserError(f"data.unseen: {type(self).__name__} does not say what newcomers get: write newcomers")
+        for client in clients:
+            view = fed.data.shard(client, t).train
+            losses = [fed.loss(model, view) for model in models] if len(models) > 1 and len(view) else [0.0]
+            yield models[losses.index(min(losses))]
 
     def gauges(self, state: S) -> dict[str, float]:
         """Return what a session's row shows of the state as it is then."""

@@ -70,6 +70,12 @@ class Served:
         """Which of the models each client uses, −1 for none."""
         return self.labels if self.model_of is None else self.model_of
 
+    def without(self, clients: NDArray[np.int64]) -> "Served":
+        """Return the same, as if some clients were not there."""
+        gone = np.isin(np.arange(len(self.labels)), clients)
+        used = None if self.model_of is None else np.where(gone, -1, self.model_of)
+        return Served(self.models, np.where(gone, -1, self.labels), used)
+
 
 @dataclass(frozen=True, eq=False)
 class OwnOrCommon(Rows):

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from flcluster.data import FederatedDataModule
 from flcluster.devices.profiles import Devices
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, samples_processed
 from flcluster.protocol.base import Algorithm, at_least
+from flcluster.protocol.budget import OnlyData, WithData, total_of
 from flcluster.protocol.outcome import Round, Served
 from flcluster.protocol.participation import AWAY, Cohort, Load, profile_of
 from flcluster.records.columns import POPULATION
@@ -102,7 +104,7 @@ class RoundAlgorithm(Algorithm[S]):
 
     # who takes part ---------------------------------------------------------------------------------------------
 
-    def wanted(self, fed: Federation) -> int:
+    def wanted(self, fed: WithData) -> int:
         """Return how many clients a round should train."""
         return self.participants or max(1, round(self.participation * len(fed.data.participants)))
 
@@ -164,6 +166,16 @@ class RoundAlgorithm(Algorithm[S]):
         norm = fed.layout.has_batch_norm
         return samples_processed(size, self.local_epochs, self.batch_size, self.local_steps, norm)
 
+    def samples_planned(self, data: FederatedDataModule, seed: int) -> float:
+        """As many clients a round as are wanted and hold data, each with the mean of what they would go through."""
+
+        def samples(t: int) -> float:
+            sizes = data.sizes(t)[data.holding(t)].tolist()
+            each = [samples_processed(size, self.local_epochs, self.batch_size, self.local_steps) for size in sizes]
+            return min(self.wanted(OnlyData(data)), len(each)) * sum(each) / max(len(each), 1)
+
+        return total_of(self.rounds, samples)
+
     def opening_seconds(self, state: S, fed: Federation) -> float:
         """Return how much virtual time passes before the first round."""
         return 0.0
@@ -189,6 +201,24 @@ class RoundAlgorithm(Algorithm[S]):
     def served(self, state: S, t: int, fed: Federation) -> Served:
         """Say which model each client uses on the data of round ``t``."""
         raise UserError(f"{type(self).__name__} cannot measure all clients: use algorithm.measure=participants")
+
+    @property
+    def takes_newcomers(self) -> bool:
+        """Whether the method says anywhere which model a client gets that has not taken part."""
+        of_rounds, of_all = ("newcomers", "served"), ("server_models", "clusters")
+        return any(
+            getattr(type(self), name) is not getattr(base, name)
+            for base, names in ((RoundAlgorithm, of_rounds), (Algorithm, of_all))
+            for name in names
+        )
+
+    def newcomers(self, state: S, clients: Sequence[int], t: int, fed: Federation) -> Iterator[Tensor]:
+        """Yield the best fitting of the server's models; without one, what each client is served anyway."""
+        if self.server_models(state) is not None or type(self).served is RoundAlgorithm.served:
+            yield from super().newcomers(state, clients, t, fed)
+            return
+        served = self.served(state, t, fed)
+        yield from (served.models[int(served.which[client])] for client in clients)
 
     def measures(self, state: S, t: int, fed: Federation) -> dict[str, float]:
         """Return what a session's row shows besides, where it takes the data or the clients' models to know it."""

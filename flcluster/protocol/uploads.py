@@ -1,20 +1,22 @@
 """What a method of uploads is: a client's model in, a reply out."""
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from flcluster.data import joined
-from flcluster.devices.schedule import Arrivals, UniformArrivals
+from flcluster.data import FederatedDataModule, joined
+from flcluster.devices.schedule import Arrivals, UniformArrivals, Workload, scheduled
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
-from flcluster.federation.jobs import Job
+from flcluster.federation.jobs import Job, Trained
 from flcluster.federation.layout import all_finite
 from flcluster.federation.worker import Worker
 from flcluster.protocol.base import Algorithm, S, at_least
+from flcluster.protocol.budget import total_of
 
 
 @dataclass(eq=False)
@@ -96,6 +98,13 @@ class UploadAlgorithm(Algorithm[S]):
         """Weight of the proximal term in local training."""
         return 0.0
 
+    def samples_planned(self, data: FederatedDataModule, seed: int) -> float:
+        """What the clients on the schedule hold when their turn comes; not the server's pre-training."""
+        total = round(self.cycles * len(data.participants))
+        schedule = scheduled(self.arrivals, data.participants, total, seed, Workload(data.size, self.local_epochs, 0))
+        clients, cycles = schedule.clients.tolist(), schedule.cycles().tolist()
+        return self.local_epochs * total_of(total, lambda n: data.size(clients[n], cycles[n]))
+
     def pretrained(self, fed: Federation) -> Tensor:
         """Pre-train every cluster model on its proxy set from one common initialisation, ``[K, P]``."""
         start = fed.init_rows(1)[0]
@@ -131,6 +140,26 @@ class UploadAlgorithm(Algorithm[S]):
         An upload whose numbers are not finite is refused.
         """
         return None
+
+    def newcomers(self, state: S, clients: Sequence[int], t: int, fed: Federation) -> Iterator[Tensor]:
+        """Let each join, train and upload once, and yield the model of the reply; no upload changes another's state."""
+
+        def seen(worker: Worker, job: Job, trained: Trained[Tensor]) -> Tensor | None:
+            return self.observe(worker, trained.row, fed)
+
+        for client in clients:
+            first, view = self.join(state, client, fed), fed.data.shard(client, t).train
+            start = self.trains_from(state, first.row)
+            job = Job(client, start, view, self.local_epochs, self.batch_size, cycle=t, prox=self.prox)
+            (trained,) = fed.train([replace(job, anchor=first.anchor if self.prox else None)], seen)
+            if not trained.usable:
+                yield first.row
+                continue
+            epoch = int(getattr(state, "epoch", 0))
+            up = Upload(
+                client, t, trained.row, start.to(fed.device), epoch, epoch, trained.size, first.carry, trained.seen, 1.0
+            )
+            yield self.upload(state, up, fed)[1].row
 
     @abstractmethod
     def upload(self, state: S, up: Upload, fed: Federation) -> tuple[S, Reply]:

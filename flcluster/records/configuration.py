@@ -16,7 +16,9 @@ COUNTED = (
 )
 
 
-OPTIONAL = r"callbacks|trainer|trainer_callbacks|model_start|engine\.(session|metric|metric_mode)"
+OPTIONAL = (
+    r"callbacks|trainer|trainer_callbacks|model_start|engine\.(session|metric|metric_mode)|data\.init_args\.unseen"
+)
 """Settings that count only where they say something."""
 
 
@@ -65,9 +67,12 @@ def configuration_key(run: Run) -> str:
     Runs with the same key are repeats: they differ in their seed, or in nothing that may change a result. Runs with
     another key are not, whatever they are called. It is the column ``config`` of gathered results.
     """
-    if run.settings is None:
-        return ""
-    return hashlib.sha256(json.dumps(counted(run.settings), sort_keys=True, default=str).encode()).hexdigest()[:12]
+    return "" if run.settings is None else key_of_settings(run.settings)
+
+
+def key_of_settings(settings: Mapping[str, Any]) -> str:
+    """Return the short hash of a resolved configuration."""
+    return hashlib.sha256(json.dumps(counted(settings), sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 def differences(runs: Sequence[Run]) -> list[str]:

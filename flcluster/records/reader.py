@@ -188,6 +188,18 @@ def key_of(summary: Summary) -> Key:
     return dataset, int(summary["num_clusters"]), str(summary["algorithm"])
 
 
+FINAL = ("client_acc", "client_acc_after")
+"""What is called the final accuracy: the first of these that a run has. It is the mean over clients, each with the
+model that it has after its last update or, where all clients are measured, at the end of the run. It is the last value
+in metrics.csv, what progress ends with, and what summary, tables, figures and tests of significance show."""
+
+
+def final_column(summaries: Iterable[Summary]) -> str | None:
+    """Return the column that is the final accuracy of all of some runs; None where they have none in common."""
+    told = list(summaries)
+    return next((name for name in FINAL if all(math.isfinite(number(summary, name)) for summary in told)), None)
+
+
 def results(summary: Summary) -> dict[str, float]:
     """Return the final numbers of a run by their columns' names, a method's own among them; without those unknown."""
     numbers = {name: value for name, value in summary.items() if isinstance(value, int | float)}

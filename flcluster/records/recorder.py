@@ -1,7 +1,7 @@
 """What a run leaves behind in numbers: clients.csv, metrics.csv and summary.json."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,33 @@ from flcluster.records.csv_file import CsvFile
 from flcluster.records.exchange import Exchange
 from flcluster.records.population import Population, PopulationFile
 
-MEASURED = ("client_acc_before", "client_acc_after", "cluster_acc", "kl", "fresh_share", "deprecated_share")
+REPLIES = ("client_acc_before", "client_acc_after")
+"""Accuracies of clients before and after what they got back: a row has the mean over clients of each one's last."""
+
+
+MEASURED = (*REPLIES, "client_acc_worst", "cluster_acc", "kl", "fresh_share", "deprecated_share")
 
 
 TOTALS = ("refused", "undone", "upload_bytes", "download_bytes", "client_compute", "server_compute")
 
 
 RECENT = 5
+
+
+def worst_tenth(scores: Iterable[float], higher: bool = True) -> float:
+    """Return the mean over the worst tenth of the clients, at least one of them; NaN where none was measured.
+
+    >>> worst_tenth([0.9] * 18 + [0.25, 0.5])
+    0.375
+    """
+    known = sorted((score for score in scores if not math.isnan(score)), reverse=not higher)
+    worst = known[: max(1, len(known) // 10)]
+    return math.fsum(worst) / len(worst) if worst else math.nan
+
+
+def known_mean(values: torch.Tensor) -> float:
+    """Return the mean of what is known, NaN if nothing is."""
+    return float(values[~values.isnan()].mean())
 
 
 class Recorder:
@@ -28,6 +48,8 @@ class Recorder:
         self, num_clients: int, num_clusters: int, extra: tuple[str, ...], last: int = RECENT, phased: bool = False
     ) -> None:
         self.K, self.extra, self.last_rows, self.phased = num_clusters, extra, last, phased
+        self.higher = True
+        """Whether a higher score is better, and the worst therefore the lowest."""
         self.updates = 0
         self.totals = dict.fromkeys(TOTALS, 0)
         self.counts = {"fresh": 0, "deprecated": 0, "estimates": 0}
@@ -113,7 +135,7 @@ class Recorder:
     ) -> dict[str, float]:
         """Write one row of metrics and return what loggers should get: all but the name of the phase."""
         self._keep(gauges or {})
-        means = {name: sum(v) / len(v) for name, v in self.pending.items()}
+        means = {name: sum(v) / len(v) for name, v in self.pending.items() if name not in REPLIES} | self._of_clients()
         if clusters:
             stood_for = [acc for acc in clusters if not math.isnan(acc)]  # fewer models than clusters leave some out
             means |= {f"cluster_acc_{k}": acc for k, acc in enumerate(clusters)}
@@ -127,6 +149,13 @@ class Recorder:
         self.pending = {}
         self.shown = {**self.shown, **means}
         return {k: float(v) for k, v in row.items()}
+
+    def _of_clients(self) -> dict[str, float]:
+        """Return what is known of the clients after a session in which some were measured: as the summary has it."""
+        found = {name: known_mean(row) for name, row in zip(REPLIES, self.last, strict=True) if name in self.pending}
+        if REPLIES[1] in found:
+            found["client_acc_worst"] = worst_tenth(self.last[1].tolist(), self.higher)
+        return {name: value for name, value in found.items() if not math.isnan(value)}
 
     def meet(self, epoch: int, now: Population, everyone: bool) -> None:
         """Keep who is in which cluster: everyone, or those who moved."""
@@ -148,7 +177,7 @@ class Recorder:
 
         def over_clients(row: int) -> tuple[float | None, float | None]:
             seen = self.last[row][~self.last[row].isnan()]
-            return (float(seen.mean()), float(seen.std(correction=0))) if len(seen) else (None, None)
+            return (known_mean(self.last[row]), float(seen.std(correction=0))) if len(seen) else (None, None)
 
         before, before_std = over_clients(0)
         after, after_std = over_clients(1)
@@ -158,6 +187,7 @@ class Recorder:
             "client_acc_before_std": before_std,
             "client_acc_after": after,
             "client_acc_after_std": after_std,
+            "client_acc_worst": None if after is None else worst_tenth(self.last[1].tolist(), self.higher),
             "cluster_acc": self.cluster_last,
             "cluster_acc_mean": self.cluster_sum / self.sessions if self.sessions else None,
             "kl": self.kl_sum / self.counts["estimates"] if self.counts["estimates"] else None,

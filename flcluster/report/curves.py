@@ -1,12 +1,15 @@
 """Columns of a run's metrics as curves: which points there are, what they are called, in which units."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flcluster.records.reader import Run
+
+Curve = tuple[np.ndarray, np.ndarray]
+"""Places, and values there."""
 
 
 def points(run: Run, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
@@ -15,6 +18,16 @@ def points(run: Run, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
     xs, ys = run.metrics.get(x, none), run.metrics.get(y, none)
     known = np.isfinite(xs) & np.isfinite(ys)
     return xs[known], ys[known]
+
+
+def common(curves: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray]:
+    """Bring curves over the same range to the same places: ``[places]`` and ``[curves, places]``, linear in between."""
+    if all(np.array_equal(x, curves[0][0]) for x, _ in curves):
+        return curves[0][0], np.stack([y for _, y in curves])
+    start, end = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
+    places = np.unique(np.concatenate([x for x, _ in curves]))
+    places = places[(places >= start) & (places <= end)]
+    return places, np.stack([np.interp(places, x, y) for x, y in curves])
 
 
 def has(run: Run, column: str) -> bool:
@@ -81,7 +94,7 @@ def time_to_accuracy(
 
 
 def own_time(times: NDArray[np.float64], accuracies: NDArray[np.float64], target: float, higher: bool = True) -> float:
-    """Return a baseline's time to its own final accuracy: the end of its run if its last rows still swing around it."""
+    """Return a baseline's time to the accuracy it ends with: all of its run if its last rows still swing around it."""
     reached = time_to_accuracy(times, accuracies, target, higher)
     known = times[np.isfinite(times) & np.isfinite(accuracies)]
     return float(known[-1]) if math.isnan(reached) and len(known) else reached

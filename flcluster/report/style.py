@@ -4,12 +4,19 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
+from matplotlib import rc_context
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#000000", "#56B4E9", "#999933")
 """A palette that colour-blind readers can tell apart (its yellow, too faint for lines, replaced by olive)."""
+
+
+PRINTED = {"pdf": "CreationDate", "svg": "Date"}
+"""Formats for papers, and what they call the time of writing, which is left out: the same runs give the same file."""
 
 
 OTHERS = ("#882255", "#44AA99", "#AA4499", "#117733", "#332288")
@@ -51,12 +58,23 @@ def panels(count: int) -> tuple[Figure, list[Axes]]:
     return figure, places[:count]
 
 
-def save(figure: Figure | None, path: str | Path) -> Path | None:
-    """Write a figure as PNG and return where; nothing for no figure."""
-    if figure is not None:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
-    return Path(path) if figure is not None else None
+def save(figure: Figure | None, path: str | Path, formats: Iterable[str] = ()) -> Path | None:
+    """Write a figure as PNG, and beside it in other formats; return where the PNG is, nothing for no figure."""
+    if figure is None:
+        return None
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    for ending in formats:
+        with rc_context({"pdf.fonttype": 42, "svg.fonttype": "none"}):  # text that stays text, in journals' fonts too
+            figure.savefig(Path(path).with_suffix(f".{ending}"), metadata={PRINTED[ending]: None})
+    return Path(path)
+
+
+def band(axes: Axes, x: NDArray[np.float64], values: NDArray[np.float64], ink: str) -> None:
+    """Shade one standard deviation around the mean of some runs, ``[runs, places]``; nothing for one run."""
+    if len(values) > 1:
+        mean, spread = values.mean(0), values.std(0, ddof=1)
+        axes.fill_between(x, mean - spread, mean + spread, color=ink, alpha=0.18, linewidth=0)
 
 
 def tidy(axes: Axes, title: str, x: str, y: str) -> None:

@@ -30,6 +30,10 @@ Named = str | type | Mapping[str, Any]
 """A class: by name, itself, or with its settings as ``{"class_path": …, "init_args": {…}}``."""
 
 
+GO_ON = 'fl.fit(…, run_dir="{run_dir}", ckpt="last")'
+"""How to go on with a script's run."""
+
+
 def fit(
     data: FederatedDataModule | Named | None = None,
     model: LightningModule | Named | None = None,
@@ -78,7 +82,8 @@ def fit(
     with untouched():
         made = recipe(given)
         with tidy(made.plan.run_dir), claimed(made.plan.run_dir, new=made.plan.checkpoint is None):
-            exp = replace(build(made.plan), start=made.start, go_on=GO_ON, unlimited=UNLIMITED)
+            command = f"fl.fit in {Path(sys.argv[0]).name or 'Python'}"
+            exp = replace(build(made.plan), start=made.start, go_on=GO_ON, unlimited=UNLIMITED, command=command)
             if made.start is not None and not isinstance(model, LightningModule):
                 start_from(exp.model, made.start, "start")
             place(exp)

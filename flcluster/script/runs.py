@@ -116,11 +116,10 @@ class Runs(Sequence[Run]):
         return "\n".join(map(repr, self._runs))
 
     def table(self) -> None:
-        """Print one row a run, and those that papers print of the same setting."""
-        from flcluster.report.report import summary_table
-        from flcluster.report.tables import wide_console
+        """Print a row for each method, or for all runs that differ in their seeds, and what papers print of them."""
+        from flcluster.report.report import print_tables
 
-        wide_console().print(summary_table(self._runs))
+        print_tables(self._runs)
 
     def report(self, output: str | Path) -> list[Path]:
         """Write ``report.md``, ``report.csv`` and the figures of all runs into a folder; return what was written."""

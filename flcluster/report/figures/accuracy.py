@@ -1,6 +1,5 @@
 """How accuracy, or another score, went over a run's updates: of clients, of cluster models, on both test sets."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,13 +10,17 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from flcluster.records.reader import Run
-from flcluster.report.curves import has
-from flcluster.report.style import legend, tidy
+from flcluster.report.curves import common, has, points
+from flcluster.report.style import band, legend, tidy
 from flcluster.report.summaries import Groups
 from flcluster.score import common_score
 
-Inked = Sequence[tuple[Run, str]]
-"""Runs and their methods' colours."""
+Repeats = Sequence[Run]
+"""Runs that differ in their seed: one line, with a band of a standard deviation."""
+
+
+Inked = Sequence[tuple[Repeats, str]]
+"""Repeats and their methods' colours."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Panel:
     y: str
     columns: tuple[str, ...]
     """What there must be one of, or the panel is left out."""
-    draw: Callable[[Axes, Run, str], object]
+    draw: Callable[[Axes, Repeats, str], object]
 
 
 CLIENTS = ("client_acc", "client_acc_after", "client_acc_before")
@@ -46,8 +49,8 @@ def accuracy_figure(groups: Groups, inks: Mapping[str, str]) -> Figure | None:
             axes = figure.add_subplot(len(rows), wide, wide * i + j)
             tidy(axes, panel.title, "updates (server epochs)", panel.y)
             axes.title.set_fontsize(10 if "\n" in panel.title else 12)
-            for run, ink in here:
-                panel.draw(axes, run, ink)
+            for group, ink in here:
+                panel.draw(axes, group, ink)
     methods = dict.fromkeys(key[2] for key in groups)
     handles = [Line2D([], [], color=inks[method], linewidth=2, label=method) for method in methods]
     drawn = {str(line.get_label()).rpartition(" ")[2] for axes in figure.axes for line in axes.lines}
@@ -58,15 +61,16 @@ def accuracy_figure(groups: Groups, inks: Mapping[str, str]) -> Figure | None:
 def _rows(groups: Groups, inks: Mapping[str, str]) -> Iterator[tuple[Inked, list[Panel]]]:
     """Yield the runs of each dataset and K, and the panels that they have something for."""
     for dataset, K in dict.fromkeys(key[:2] for key in groups):
-        here = [(run, inks[key[2]]) for key, group in groups.items() if key[:2] == (dataset, K) for run in group]
-        score = common_score(run.score for run, _ in here).text
+        here = [(group, inks[key[2]]) for key, group in groups.items() if key[:2] == (dataset, K)]
+        runs = [run for group, _ in here for run in group]
+        score = common_score(run.score for run in runs).text
         panels = _both_tests(dataset, score)
-        if not any(has(run, "acc_global") for run, _ in here):
+        if not any(has(run, "acc_global") for run in runs):
             panels = [
                 Panel(f"{dataset}, K = {K}: clients", f"client {score}", CLIENTS, _client_lines),
                 Panel(f"{dataset}, K = {K}: cluster models", f"mean cluster {score}", ("cluster_acc",), _cluster_line),
             ]
-        yield here, [each for each in panels if any(has(run, column) for run, _ in here for column in each.columns)]
+        yield here, [each for each in panels if any(has(run, column) for run in runs for column in each.columns)]
 
 
 def _patterns(drawn: set[str]) -> list[Line2D]:
@@ -83,9 +87,9 @@ def _patterns(drawn: set[str]) -> list[Line2D]:
 def _both_tests(dataset: str, score: str) -> list[Panel]:
     """Say how good clients' models are on their own test data and on all classes alike, dropouts' dashed."""
 
-    def lines(axes: Axes, run: Run, ink: str, name: str) -> None:
-        _line(axes, run, name, ink)
-        _line(axes, run, f"{name}_dropouts", ink, "--")
+    def lines(axes: Axes, group: Repeats, ink: str, name: str) -> None:
+        _line(axes, group, name, ink)
+        _line(axes, group, f"{name}_dropouts", ink, "--")
 
     return [
         Panel(f"{dataset}\n{where}", f"mean {score}", (name, f"{name}_dropouts"), partial(lines, name=name))
@@ -93,30 +97,37 @@ def _both_tests(dataset: str, score: str) -> list[Panel]:
     ]
 
 
-def _cluster_line(axes: Axes, run: Run, ink: str) -> None:
-    _line(axes, run, "cluster_acc", ink)
+def _cluster_line(axes: Axes, group: Repeats, ink: str) -> None:
+    _line(axes, group, "cluster_acc", ink)
 
 
-def _client_lines(axes: Axes, run: Run, ink: str) -> None:
+def _client_lines(axes: Axes, group: Repeats, ink: str) -> None:
     """Draw what is known of the clients: all of them if they were measured, else those that uploaded.
 
     Where no reply parts a before from an after there is one accuracy, and one solid line.
     """
-    if _line(axes, run, "client_acc", ink, linewidth=2.2):
+    if _line(axes, group, "client_acc", ink, linewidth=2.2):
         return
+    if not _line(axes, group, "client_acc_after", ink):
+        _line(axes, group, "client_acc_before", ink)
+    elif any(_parted(run) for run in group):
+        _line(axes, group, "client_acc_before", ink, "--")
+
+
+def _parted(run: Run) -> bool:
     before, after = (run.metrics.get(f"client_acc_{when}", np.empty(0)) for when in ("before", "after"))
-    if not _line(axes, run, "client_acc_after", ink):
-        _line(axes, run, "client_acc_before", ink)
-    elif not np.array_equal(before, after, equal_nan=True):
-        _line(axes, run, "client_acc_before", ink, "--")
+    return not np.array_equal(before, after, equal_nan=True)
 
 
-def _line(axes: Axes, run: Run, column: str, ink: str, style: str = "-", linewidth: float = 1.5) -> bool:
-    x = run.metrics["update"]
-    y = run.metrics.get(column, np.full(len(x), math.nan))
-    if not (known := np.isfinite(x) & np.isfinite(y)).any():
+def _line(axes: Axes, group: Repeats, column: str, ink: str, style: str = "-", linewidth: float = 1.5) -> bool:
+    curves = [points(run, "update", column) for run in group]
+    if not (curves := [curve for curve in curves if len(curve[0])]):
         return False
-    marker = "o" if known.sum() < 3 else None
-    label = f"{run.label}: {column}"
-    axes.plot(x[known], y[known], style, color=ink, marker=marker, label=label, linewidth=linewidth)
+    x, values = common(curves)
+    if not len(x):
+        return False
+    marker = "o" if len(x) < 3 else None
+    label = f"{group[0].label}: {column}"
+    axes.plot(x, values.mean(0), style, color=ink, marker=marker, label=label, linewidth=linewidth)
+    band(axes, x, values, ink)
     return True

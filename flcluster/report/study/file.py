@@ -22,14 +22,14 @@ Runs = Mapping[str, Mapping[int, Run]]
 
 @dataclass(frozen=True)
 class Target:
-    """What variants are measured against: the final accuracy of one of them."""
+    """What variants are measured against: the accuracy at the end of one of them."""
 
     variant: str | None = None
-    """The variant whose final accuracy is the others' target."""
+    """The variant whose accuracy at its end is the others' target."""
     baselines: dict[str, str] = field(default_factory=dict)
     """Variants that have another target than that: variant -> its target."""
     last: int = 5
-    """Rows of metrics whose mean is the final accuracy."""
+    """Rows of metrics whose mean is that accuracy."""
     x: str = "time"
     """Column of metrics that counts time."""
     y: str = "client_acc"
@@ -101,8 +101,15 @@ class Study:
     """Names of the papers' tables shown below ours; what they print for a run's setting also stands beside it."""
     matrix: tuple[Matrix, ...] = ()
     """One matrix of variants or a list of them: see ``flcluster.report.study.matrix``."""
+    budget: Literal["same", "own"] = "same"
+    """same: variants on the same data that train on unlike numbers of samples are refused; own: each as it is."""
     layers: dict[str, tuple[Layer, ...]] = field(default_factory=dict)
     """What variants are made of, by their names; no key of the file."""
+
+    @property
+    def called(self) -> str:
+        """What messages call it."""
+        return f"study {self.path}" if self.path.suffix else str(self.path)
 
 
 def read_study(path: Path) -> Study:

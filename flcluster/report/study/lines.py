@@ -10,24 +10,12 @@ from matplotlib.lines import Line2D
 
 from flcluster.records.columns import column
 from flcluster.records.reader import Run
-from flcluster.report.curves import points, time_unit
+from flcluster.report.curves import Curve, common, points, time_unit
 from flcluster.report.study.file import Picture, Runs, Study
 from flcluster.report.study.looks import Style, chosen, styles
 from flcluster.report.study.values import over_seeds, score_of
-from flcluster.report.style import legend, panels, shade, tidy
+from flcluster.report.style import band, legend, panels, shade, tidy
 from flcluster.report.summaries import mean_std
-
-Curve = tuple[np.ndarray, np.ndarray]
-
-
-def common(curves: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray]:
-    """Bring curves over the same range to the same places: ``[places]`` and ``[curves, places]``, linear in between."""
-    if all(np.array_equal(x, curves[0][0]) for x, _ in curves):
-        return curves[0][0], np.stack([y for _, y in curves])
-    start, end = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
-    places = np.unique(np.concatenate([x for x, _ in curves]))
-    places = places[(places >= start) & (places <= end)]
-    return places, np.stack([np.interp(places, x, y) for x, y in curves])
 
 
 def _curves(runs: Runs, variant: str, x: str, y: str) -> list[Curve]:
@@ -71,12 +59,9 @@ def _line(axes: Axes, curves: Sequence[Curve], unit: float, style: Style, name: 
     if not curves:
         return
     x, values = common(curves)
-    mean = values.mean(0)
     marker = "o" if len(x) < 3 else None
-    axes.plot(x / unit, mean, style[1], color=style[0], label=name, linewidth=1.5, marker=marker)
-    if len(values) > 1:
-        spread = values.std(0, ddof=1)
-        axes.fill_between(x / unit, mean - spread, mean + spread, color=style[0], alpha=0.18, linewidth=0)
+    axes.plot(x / unit, values.mean(0), style[1], color=style[0], label=name, linewidth=1.5, marker=marker)
+    band(axes, x / unit, values, style[0])
 
 
 def _handle(study: Study, picture: Picture, runs: Runs, name: str, style: Style) -> Line2D:

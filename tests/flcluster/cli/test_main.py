@@ -142,15 +142,17 @@ def test_missing_and_broken_config_file(capsys):
 class Here:
     """A process that is none: it runs the command in this one, which has paid for its imports already."""
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], **other: object) -> None:
         self.code = main(command[command.index("fit") :])
 
-    def wait(self) -> int:
+    def poll(self) -> int:
         return self.code
 
 
 def test_compare_runs_reports_and_goes_on(capfd, monkeypatch):
-    monkeypatch.setattr("flcluster.cli.processes.subprocess", SimpleNamespace(Popen=Here))
+    monkeypatch.setattr(
+        "flcluster.cli.jobs.processes.subprocess", SimpleNamespace(Popen=Here, TimeoutExpired=TimeoutError)
+    )
     argv = ["compare", "--config", TINY, "--methods", "CDFL", "Local", "--output", "out", "--algorithm.cycles=2"]
     assert main(argv) == 0
     assert {p.name for p in Path("out").iterdir()} >= {"CDFL", "Local", "report.md", "report.csv", "report.html"}

@@ -1,6 +1,8 @@
 """Studies: which runs are started how, what is made of them, and what is refused before anything runs."""
 
 import csv
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ import yaml
 from runs import write_run
 
 from flcluster.cli import main
-from flcluster.cli import processes as jobs
+from flcluster.cli.jobs import processes as jobs
 from flcluster.cli.study import study
 from flcluster.errors import UserError
 
@@ -21,7 +23,7 @@ VARIANTS = {
 
 
 def write_study(**changes):
-    tree = {"base": str(TINY), "variants": VARIANTS, "table": ["client_acc_after"], **changes}
+    tree = {"base": str(TINY), "variants": VARIANTS, "table": ["client_acc_after"], "budget": "own", **changes}
     Path("s.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
     return "s.yaml"
 
@@ -34,19 +36,32 @@ def ran(path, seed=0, accuracies=(0.1, 0.2, 0.3), step=10.0, status="finished", 
     write_run(path, "FedAvg", seed, metrics, **told)
 
 
+class Ended:
+    """A process that has ended before anyone looked."""
+
+    def __init__(self, code=0):
+        self.code = code
+
+    def poll(self):
+        return self.code
+
+    def wait(self, timeout=None):
+        return self.code
+
+
 @pytest.fixture
 def started(monkeypatch):
     """Runs are not started but fabricated; holds the arguments of each."""
     calls: list[tuple[str, list[str]]] = []
 
-    def run_one(run_dir, arguments):
+    def begin(run_dir, arguments, at_once):
         calls.append((str(run_dir), arguments))
         if not run_dir.exists():
             seed = int(arguments[arguments.index("--seed_everything") + 1]) if "--seed_everything" in arguments else 3
             ran(run_dir, seed, client_acc_after=0.5)
-        return 0
+        return Ended()
 
-    monkeypatch.setattr(jobs, "run_one", run_one)
+    monkeypatch.setattr(jobs, "begin", begin)
     return calls
 
 
@@ -112,17 +127,26 @@ def test_seeds_and_a_choice_of_variants(started):
     assert "| as it is | 2 | " in Path("out/study.md").read_text()  # what was there before is in the table too
 
 
-def test_the_first_failure_ends_the_study(monkeypatch):
-    ran: list[str] = []
+@pytest.mark.filterwarnings("ignore:out has no run")
+def test_what_fails_or_stops_keeps_no_other_from_running(monkeypatch, capsys):
+    def begin(run_dir, arguments, at_once):
+        if run_dir.name == "as_it_is":
+            return Ended(2)
+        ran(run_dir, 3, status="stopped: engine.max_updates=1" if run_dir.name == "Local_fewer" else "finished")
+        return Ended()
 
-    def run_one(run_dir, arguments):
-        ran.append(run_dir.name)
-        return 3 if len(ran) == 2 else 0
+    monkeypatch.setattr(jobs, "begin", begin)
+    assert study([write_study(table=["client_acc"]), "--output", "out"]) == 2
+    said = capsys.readouterr().err
+    assert "2 of 3 runs did not finish" in said
+    assert "as_it_is: failed (exit code 2)" in said and "Local_fewer: stopped early" in said
+    table = Path("out/study.md").read_text()
+    assert "| FedAvg | 1 | 0.300 |" in table and "| Local, fewer | 1 |" in table and "as it is" not in table
 
-    monkeypatch.setattr(jobs, "run_one", run_one)
-    assert study([write_study(), "--output", "out"]) == 3
-    assert ran == ["as_it_is", "Local_fewer"]
-    assert not Path("out/study.md").exists()
+
+def test_a_stop_alone_has_an_exit_code_of_its_own(monkeypatch):
+    monkeypatch.setattr(jobs, "begin", lambda run_dir, *rest: ran(run_dir, status="stopped: SIGUSR1") or Ended())
+    assert study([write_study(variants={"A": {}}), "--output", "out"]) == jobs.STOPPED
 
 
 def test_the_default_output_is_new_each_time(started):
@@ -243,3 +267,52 @@ def test_a_variant_really_runs(capfd):
     assert config["data"]["init_args"]["num_clients"] == 4 and config["data"]["init_args"]["num_clusters"] == 2
     assert Path("out/Local_fewer/clients.csv").read_text().count("\n") == 1 + 4
     assert "run 1 of 1: out/Local_fewer" in capfd.readouterr().err
+
+
+# budgets ------------------------------------------------------------------------------------------------------------
+
+
+def test_unlike_budgets_are_refused_before_anything_runs(started, capsys):
+    variants = {"CDFL": {}, "FedAvg": {"algorithm": "FedAvg"}}
+    assert main(["study", write_study(variants=variants, budget="same"), "--output", "out"]) == 2
+    said = capsys.readouterr().err
+    assert "FedAvg" in said and "algorithm.rounds: 5 of variant FedAvg" in said and "budget: own in the file" in said
+    assert not started and not Path("out").exists()
+
+
+def test_equal_budgets_are_made_on_request(started):
+    variants = {
+        "CDFL": {},
+        "FedAvg": {"algorithm": "FedAvg"},
+        "Other data": {"data": {"init_args": {"num_clients": 4}}},
+    }
+    assert study([write_study(variants=variants, budget="same"), "--output", "out", "--budget", "equal"]) == 0
+    assert [arguments[-2:] for _, arguments in started] == [
+        ["--config", str(TINY)],
+        ["--algorithm.rounds", "5"],
+        ["--config", "out/variants/Other_data.yaml"],  # what is on other data is not compared with these
+    ]
+
+
+# machines -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_list_has_one_command_a_run_and_runs_nothing(started, capsys):
+    assert study([write_study(), "--output", "o u t", "--seeds", "0", "1", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 6 and not started
+    words = shlex.split(lines[4])
+    assert words[words.index("--run_dir") + 1] == "o u t/Local_fewer-seed1"
+    assert words[words.index("--seed_everything") + 1] == "1" and words[words.index("--ckpt_path") + 1] == "auto"
+    assert Path("o u t/variants/Local_fewer.yaml").exists()
+
+
+@pytest.mark.slow
+def test_each_listed_line_runs_in_a_shell_of_its_own_and_all_are_drawn_afterwards(capsys):
+    path = write_study(variants={"CDFL": {}, "Local": {"algorithm": "Local"}})
+    assert study([path, "--output", "out", "--seeds", "0", "--list", "--algorithm.cycles=1"]) == 0
+    for line in capsys.readouterr().out.splitlines():
+        for _ in range(2):  # once more changes nothing
+            assert subprocess.run(line, shell=True).returncode == 0
+    assert study([path, "--output", "out", "--draw_only", "true"]) == 0
+    assert "| CDFL | 1 |" in Path("out/study.md").read_text() and "| Local | 1 |" in Path("out/study.md").read_text()

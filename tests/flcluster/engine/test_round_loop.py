@@ -16,6 +16,7 @@ from flcluster.devices.profiles import Devices, Profile
 from flcluster.engine.measures import local_accuracies, measured
 from flcluster.errors import UserError
 from flcluster.records.checkpoint import load_checkpoint, save_checkpoint
+from flcluster.records.recorder import MEASURED
 
 COMMON = {"local_epochs": 2, "batch_size": 16, "rounds": 6}
 BYTES = 4 * (6 * 8 + 8 + 8 * 3 + 3)
@@ -229,7 +230,7 @@ def test_measuring_everyone_is_on_the_data_of_the_last_round(federation, blobs):
     fed = federation(blobs())
     algorithm = FedAvg(**COMMON, measure="all", participation=0.5)
     loop = begun(algorithm, fed)
-    assert set(loop.gauges()) <= set(algorithm.extra_metrics)
+    assert set(loop.gauges()) <= {*algorithm.extra_metrics, *MEASURED}
     for t in range(3):
         exchanges = loop.advance()
         assert len(exchanges) == 3

@@ -15,7 +15,7 @@ from flcluster.files import write_json
 from flcluster.records.checkpoint import load_checkpoint, save_checkpoint
 from flcluster.records.csv_file import CsvFile, cell
 from flcluster.records.exchange import Exchange
-from flcluster.records.recorder import Recorder
+from flcluster.records.recorder import Recorder, worst_tenth
 
 EXAMPLES = settings(deadline=None, max_examples=200, database=None)
 
@@ -159,6 +159,7 @@ def test_the_summary_by_hand(recorder):
         "client_acc_before_std": math.sqrt(0.02 / 3),
         "client_acc_after": 0.5,
         "client_acc_after_std": math.sqrt(0.02),
+        "client_acc_worst": 0.3,
         "cluster_acc": 0.8,
         "cluster_acc_mean": 0.7,  # of .6 and .8
         "kl": 0.0,
@@ -200,7 +201,7 @@ def test_a_diverged_client_is_not_forgotten(recorder):
 
 
 def test_sessions(recorder, tmp_path):
-    """A session's means are over its own updates; totals run on; NaN is left out of means."""
+    """A session's means are over its own updates, accuracies over each client's last; totals run on, NaN is no part."""
     recorder.add(exchange(0, 0.2, 0.4, extra={"clamped": 3}), 1)
     recorder.add(exchange(1, math.nan, 0.6, fresh=True, extra={"clamped": 0}), 2)
     first = recorder.end_session(2, 7.5, [0.25, 0.75])
@@ -215,13 +216,30 @@ def test_sessions(recorder, tmp_path):
     assert a["client_acc_after"] == pytest.approx(0.5)
     assert (a["fresh_share"], a["deprecated_share"], a["clamped"]) == (0.5, 0.0, 1.5)
     assert (a["cluster_acc"], a["cluster_acc_0"], a["cluster_acc_1"], a["upload_bytes"]) == (0.5, 0.25, 0.75, 200)
-    assert (b["client_acc_before"], b["client_acc_after"], b["deprecated_share"]) == (0.9, 0.8, 1.0)
+    assert (b["client_acc_before"], b["client_acc_after"]) == pytest.approx((0.55, 0.6))  # .2, .9 and .4, .6, .8
+    assert (b["client_acc_worst"], b["deprecated_share"]) == (0.4, 1.0)
+    assert all(b[name] == pytest.approx(recorder.summary()[name]) for name in ("client_acc_before", "client_acc_after"))
     assert (b["upload_bytes"], b["download_bytes"]) == (300, 600)
     assert "cluster_acc" not in b
     assert "kl" not in b
 
 
+@pytest.mark.parametrize(("clients", "counted"), [(1, 1), (9, 1), (10, 1), (19, 1), (20, 2), (35, 3)])
+def test_the_worst_tenth_is_at_least_one_client(clients, counted):
+    accuracies = [(7 * i % clients) / clients for i in range(clients)]  # in no order
+    assert worst_tenth([math.nan, *accuracies]) == pytest.approx(sum(sorted(accuracies)[:counted]) / counted)
+    assert math.isnan(worst_tenth([math.nan]))
+
+
 # ------------------------------------------------------------------------------------------------------------ resume
+
+
+def test_a_file_that_was_begun_with_other_columns_goes_on_with_them(tmp_path):
+    (tmp_path / "m.csv").write_text("a,b\n1,2\n")
+    file = CsvFile(tmp_path / "m.csv", ["b", "new", "a"], [8])
+    file.write({"a": 3, "b": 4, "new": 5})
+    file.file.close()
+    assert (tmp_path / "m.csv").read_text() == "a,b\n1,2\n3,4\n"
 
 
 def drive(recorder, numbers):

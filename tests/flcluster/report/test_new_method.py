@@ -11,7 +11,8 @@ from rich.console import Console
 from runs import make_study
 
 from flcluster.algorithms import FedAvg
-from flcluster.cli import main, processes
+from flcluster.cli import main
+from flcluster.cli.jobs import processes
 from flcluster.records.reader import load_runs
 from flcluster.report.figures.accuracy import accuracy_figure
 from flcluster.report.figures.costs import overheads_figure
@@ -46,7 +47,7 @@ class Here:
     def __init__(self, command):
         self.code = main(command[command.index("fit") :])
 
-    def wait(self):
+    def poll(self):
         return self.code
 
 
@@ -58,9 +59,9 @@ def test_an_unheard_method_adds_itself(monkeypatch, capfd):
     module = ModuleType("somewhere_else")
     module.Unheard, Unheard.__module__ = Unheard, "somewhere_else"
     monkeypatch.setitem(sys.modules, "somewhere_else", module)
-    monkeypatch.setattr(processes, "subprocess", SimpleNamespace(Popen=Here))
+    monkeypatch.setattr(processes, "subprocess", SimpleNamespace(Popen=Here, TimeoutExpired=TimeoutError))
     Path("rounds.yaml").write_text("algorithm: {class_path: FedAvg, init_args: {rounds: 2, measure: all}}\n")
-    argv = ["compare", "--config", TINY, "--config", "rounds.yaml", "--output", "out"]
+    argv = ["compare", "--config", TINY, "--config", "rounds.yaml", "--output", "out", "--budget", "own"]
     assert main([*argv, "--methods", "somewhere_else.Unheard", "FedAvg"]) == 0
     printed = capfd.readouterr().out
     assert printed.index("Un-heard of") < printed.index("FedAvg ")  # as --methods has them

@@ -100,7 +100,7 @@ def test_settings_get_rows_of_their_own_and_methods_one_legend_entry():
     columns = {"update": [1, 2], "client_acc_after": [0.1, 0.2]}
     runs = [make_run(metrics=columns, seed=seed, num_clusters=K) for seed in (0, 1) for K in (2, 4)]
     figure = accuracy_figure(*groups_of(*runs))
-    assert [len(axes.lines) for axes in figure.axes] == [2, 2]
+    assert [len(axes.lines) for axes in figure.axes] == [1, 1]  # seeds share a line
     assert [axes.get_title() for axes in figure.axes] == [
         "FashionMNIST, K = 2: clients",
         "FashionMNIST, K = 4: clients",
@@ -190,3 +190,13 @@ def test_each_method_has_its_own_colour_in_order_of_appearance():
     inks = drawing.inks(["FedAvg", "Unheard", "FedAvg", *"abcdefghij"])
     assert list(inks)[:3] == ["FedAvg", "Unheard", "a"] and inks["FedAvg"] == drawing.OKABE_ITO[0]
     assert len(set(inks.values())) == len(inks) == 12
+
+
+def test_a_line_is_the_mean_over_seeds_and_its_band_a_standard_deviation():
+    rows = ([0.1, 0.2], [0.3, 0.6], [0.2, 0.4])
+    runs = [make_run(metrics={"update": [1, 2], "client_acc_after": row}, seed=s) for s, row in enumerate(rows)]
+    axes = accuracy_figure(*groups_of(*runs)).axes[0]
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), [0.2, 0.4])
+    band = axes.collections[0].get_paths()[0].vertices
+    assert {0.1, 0.3} <= set(band[band[:, 0] == 1, 1].round(6)) and {0.2, 0.6} <= set(band[band[:, 0] == 2, 1].round(6))
+    assert not accuracy_figure(*groups_of(runs[0])).axes[0].collections

@@ -1,0 +1,47 @@
+"""A run's own log: what progress and warnings said, with the time, in ``run.log``."""
+
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+
+class RunLog:
+    """A file that grows line by line, also when a run goes on; without a path nothing is kept."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+
+    def write(self, text: str) -> None:
+        """Append what was said."""
+        if self.path is None:
+            return
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Keep warnings too, which are shown as before, and what ended the run if it was a mistake."""
+        shown = warnings.showwarning
+
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            self.write(f"{category.__name__}: {message}")
+            shown(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = show
+        try:
+            yield
+        except BaseException as error:
+            self.write(f"ended by {type(error).__name__}: {error}")
+            raise
+        finally:
+            warnings.showwarning = shown
