@@ -14,14 +14,14 @@ from torch import Tensor
 from flcluster.data import FederatedDataModule
 from flcluster.engine.arguments import EngineConfig, FabricConfig, seconds
 from flcluster.engine.loggers import finish_logger, start_loggers
-from flcluster.engine.loop import Loop
+from flcluster.engine.loops.base import Loop
+from flcluster.engine.loops.rounds import RoundLoop
+from flcluster.engine.loops.uploads import UploadLoop
 from flcluster.engine.measures import newcomers_accuracies
 from flcluster.engine.process import Interrupt, peak_gb
 from flcluster.engine.progress import RunProgress
 from flcluster.engine.restored import Restored
-from flcluster.engine.round_loop import RoundLoop
 from flcluster.engine.start import START, write_weights
-from flcluster.engine.upload_loop import UploadLoop
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
 from flcluster.federation.extras import Extras

@@ -17,8 +17,8 @@ from flcluster import algorithms
 from flcluster.algorithms import DistanceSelection, FedAvg, Fielding, Gradient, HeterogeneityProbe, InputEmbedding, Oort
 from flcluster.data import FederatedDataModule
 from flcluster.datamodules import IID, SplitDataModule, from_arrays
-from flcluster.engine.round_loop import RoundLoop
-from flcluster.engine.upload_loop import UploadLoop
+from flcluster.engine.loops.rounds import RoundLoop
+from flcluster.engine.loops.uploads import UploadLoop
 from flcluster.errors import UserError
 from flcluster.modules import MLP
 from flcluster.protocol import Algorithm

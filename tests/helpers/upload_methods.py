@@ -19,8 +19,8 @@ from plain_servers import (
 )
 
 from flcluster.algorithms import CA2FL, CCFL, CDFL, FedAsync, FedBuff, FedSoftAsync, Local
+from flcluster.engine.loops.uploads import UploadLoop
 from flcluster.engine.run import make_loop
-from flcluster.engine.upload_loop import UploadLoop
 
 COMMON = {"local_epochs": EPOCHS, "batch_size": BATCH, "pretrain_epochs": PRETRAIN, "cycles": 7.0}
 TOLERANCE = 1e-5

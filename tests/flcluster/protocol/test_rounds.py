@@ -8,7 +8,7 @@ from lightning import LightningModule
 from torch import nn
 
 from flcluster.algorithms import IFCA, FedAvg
-from flcluster.engine.round_loop import RoundLoop
+from flcluster.engine.loops.rounds import RoundLoop
 from flcluster.engine.run import make_loop
 from flcluster.federation.bank import Bank
 from flcluster.federation.federation import Federation

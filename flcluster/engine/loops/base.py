@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from flcluster.engine.guard import unknown
+from flcluster.engine.loops.guard import unknown
 from flcluster.engine.measures import BOTH
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation

@@ -13,11 +13,11 @@ from upload_methods import COMMON, METHODS, Breaker, make
 
 from flcluster.algorithms import CA2FL, FedAvg, Scaffold
 from flcluster.cli import main
-from flcluster.engine.guard import broken
+from flcluster.engine.loops.guard import broken
 from flcluster.federation.bank import Bank
 from flcluster.federation.layout import all_finite
 
-TINY = str(Path(__file__).parents[2] / "tiny.yaml")
+TINY = str(Path(__file__).parents[3] / "tiny.yaml")
 ROUNDS = {"local_epochs": 1, "batch_size": 16, "rounds": 6}
 
 

@@ -4,8 +4,8 @@ import math
 from typing import Any, ClassVar, TypeVar
 
 from flcluster.data import Shard
-from flcluster.engine.guard import broken
-from flcluster.engine.loop import Loop
+from flcluster.engine.loops.base import Loop
+from flcluster.engine.loops.guard import broken
 from flcluster.engine.measures import both_accuracies, local_accuracies, measured
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from flcluster.data import Shard
 from flcluster.devices.schedule import Workload, scheduled
-from flcluster.engine.guard import broken
-from flcluster.engine.loop import Loop
+from flcluster.engine.loops.base import Loop
+from flcluster.engine.loops.guard import broken
 from flcluster.engine.measures import both_accuracies, local_accuracies
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, Trained
