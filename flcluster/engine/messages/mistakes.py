@@ -50,7 +50,7 @@ class Looking:
             yield from self._key(rest, value, group, here, flag)
         elif group:
             for key, own in value.items() if isinstance(value, Mapping) else ():
-                yield from self._key([key], own, group, here, flag)
+                yield from self._key(key.split("."), own, group, here, flag)
         elif name not in keys:
             yield self._unknown(name, keys, above)
         elif not rest:
@@ -101,7 +101,7 @@ class Looking:
             kind = self._class_at(here, hint)
             if kind is not None:
                 for key, own in settings.items():
-                    yield from self._key([key], own, parameters(kind), here, flag=False)
+                    yield from self._key(key.split("."), own, parameters(kind), here, flag=False)
 
     def _class(self, here: str, name: str, kinds: list[type]) -> type | str:
         """Return the class of a name, or what is wrong with it."""
