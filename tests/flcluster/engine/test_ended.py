@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
-from flcluster.engine.process import plainly
+from flcluster.engine.fit import plainly
 from flcluster.errors import UserError
 
 TINY = Path(__file__).parents[2] / "tiny.yaml"
