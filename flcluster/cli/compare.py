@@ -11,7 +11,7 @@ from flcluster.cli.study import add_options, carry_out, refuse_unused
 from flcluster.engine.arguments import option, with_dashes
 from flcluster.engine.resume import named_after, new_directory
 from flcluster.errors import UserError
-from flcluster.files import slug
+from flcluster.files import refuse_alike, slug
 from flcluster.report.study.file import Study
 from flcluster.report.study.matrix import Layer
 
@@ -35,9 +35,10 @@ def compare(argv: list[str]) -> int:
 def study_of(methods: Sequence[str]) -> Study:
     """Return the study whose variants are some methods, ``CLASS`` or ``NAME=CLASS``, that are not called alike."""
     pairs = [(name or kind.rpartition(".")[2], kind) for name, _, kind in (each.rpartition("=") for each in methods)]
-    folders = [slug(name) for name, _ in pairs]
-    if twice := [name for at, (name, _) in enumerate(pairs) if slug(name) in folders[:at]]:
+    names = [name for name, _ in pairs]
+    if twice := [name for at, name in enumerate(names) if name in names[:at]]:
         raise UserError(f"--methods: two are called {twice[0]}: name one, e.g. gentle={twice[0]}")
+    refuse_alike(names, "--methods")
     settings = {name: {"algorithm": kind} for name, kind in pairs}
     layers: dict[str, tuple[Layer, ...]] = {name: (Layer(name, dict(own)),) for name, own in settings.items()}
     return Study(Path("methods"), title="Comparison", variants=dict(settings), layers=layers)
