@@ -18,7 +18,7 @@ from flcluster.report.study.matrix import Layer
 
 def compare(argv: list[str]) -> int:
     """Run ``flcluster fit`` once per method and seed; what is there already goes on where it stopped."""
-    given, rest = _parser().parse_known_args(with_dashes(argv))
+    given, rest = _parser().parse_known_args(dashed(argv))
     plan = study_of(given.methods)
     rest, own = divided(rest, list(plan.variants))
     stems = [named_after(Path(config)) for config in option(rest, "config")]
@@ -30,6 +30,18 @@ def compare(argv: list[str]) -> int:
     output = given.output or new_directory(Path("runs") / (stems[-1] if stems else "compare"))
     variants = Variants(plan, list(plan.variants), before=rest, own=own)
     return carry_out(variants, given, output, "--{name}.{unit} {length}", lambda: _show(plan, output))
+
+
+def dashed(argv: list[str]) -> list[str]:
+    """Accept ``key=value`` beside ``--key=value``, but for what names a method: ``--methods CDFL gentle=CDFL``.
+
+    >>> dashed(["--methods", "CDFL", "gentle=CDFL", "engine.threads=1", "output=out"])
+    ['--methods', 'CDFL', 'gentle=CDFL', '--engine.threads=1', '--output=out']
+    """
+    at = argv.index("--methods") + 1 if "--methods" in argv else 0
+    ends = (i for i in range(at, len(argv)) if re.match(r"--|\w+\.[\w.]*=", argv[i]))
+    end = next(ends, len(argv)) if at else 0
+    return [*with_dashes(argv[:at]), *argv[at:end], *with_dashes(argv[end:])]
 
 
 def study_of(methods: Sequence[str]) -> Study:

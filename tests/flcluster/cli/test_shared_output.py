@@ -1,4 +1,4 @@
-"""The same study by two commands at once, with one folder: its runs are divided, and a dead command's are taken over."""
+"""The same study by two commands at once, with one folder: they divide its runs, and take over those of a dead one."""
 
 import json
 import os
