@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from flcluster.cli.jobs.processes import command_line, refuse_places, run_all, tell
-from flcluster.cli.jobs.variants import Variants, check
+from flcluster.cli.jobs.variants import Variants, check, is_finished
 from flcluster.engine.arguments import with_dashes
 from flcluster.engine.resume import named_after, new_directory
 from flcluster.errors import UserError
@@ -43,10 +43,11 @@ def carry_out(
 ) -> int:
     """Check all variants, run them or list their commands, show what came of them; return the exit code."""
     built = check(variants)
-    from flcluster.cli.jobs.budget import budgets
+    from flcluster.comparison.budget import Words, budgets
 
     with named(variants.plan.called):
-        own = budgets(built, given.budget or variants.plan.budget, remedy)
+        lengths = budgets(built, given.budget or variants.plan.budget, Words(remedy))
+    own = {name: [f"--algorithm.{unit}", f"{length:g}"] for name, (unit, length) in lengths.items()}
     variants = replace(variants, own={n: [*variants.own.get(n, ()), *own.get(n, ())] for n in variants.names})
     for name, flags in own.items():
         print(f"{name}: {' '.join(flags)}, for an equal budget", file=sys.stderr)
@@ -54,7 +55,7 @@ def carry_out(
     if given.list:
         print("\n".join(command_line(output / name, arguments) for name, arguments in jobs))
         return 0
-    unfinished = run_all(output, jobs, given.jobs)
+    unfinished = run_all(output, jobs, given.jobs, is_finished)
     if any((output / name / "summary.json").exists() for name, _ in jobs):
         shown()
     return tell(unfinished, len(jobs))
