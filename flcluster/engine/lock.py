@@ -129,7 +129,27 @@ def _made(path: Path, mine: Holder) -> bool:
 
 
 def _move_aside(path: Path, gone: Holder) -> None:
-    """Take a dead holder's lock away. Where another was quicker and has its own lock there by now, put that back."""
+    """Take a dead holder's lock away: one process at a time, so that none takes away a successor's.
+
+    Where that holder woke up and another has its own lock there by now, that is put back.
+    """
+    moving = path.with_name(f"{NAME}.moving")
+    try:
+        moving.mkdir()
+    except FileExistsError:
+        with suppress(OSError):
+            if time.time() - moving.stat().st_mtime > LEASE:  # who was moving it was killed
+                moving.rmdir()
+        time.sleep(0.01)
+        return
+    try:
+        if _read(path) == gone:
+            _away(path, gone)
+    finally:
+        moving.rmdir()
+
+
+def _away(path: Path, gone: Holder) -> None:
     aside = path.with_name(f"{NAME}.{uuid.uuid4().hex}.tmp")
     try:
         os.rename(path, aside)
