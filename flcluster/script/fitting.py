@@ -30,10 +30,6 @@ Named = str | type | Mapping[str, Any]
 """A class: by name, itself, or with its settings as ``{"class_path": …, "init_args": {…}}``."""
 
 
-GO_ON = 'fl.fit(…, run_dir="{run_dir}", ckpt="last")'
-"""How to go on with a script's run."""
-
-
 def fit(
     data: FederatedDataModule | Named | None = None,
     model: LightningModule | Named | None = None,
