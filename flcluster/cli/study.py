@@ -10,7 +10,7 @@ from flcluster.cli.jobs.processes import command_line, refuse_places, run_all, t
 from flcluster.cli.jobs.variants import Variants, check, is_finished
 from flcluster.engine.arguments import with_dashes
 from flcluster.engine.resume import named_after, new_directory
-from flcluster.errors import UserError
+from flcluster.errors import UserError, at_least
 from flcluster.report.study.checks import named
 from flcluster.report.study.file import Study, read_study
 from flcluster.report.study.matrix import chosen
@@ -42,6 +42,9 @@ def carry_out(
     variants: Variants, given: argparse.Namespace, output: Path, remedy: str, shown: Callable[[], None]
 ) -> int:
     """Check all variants, run them or list their commands, show what came of them; return the exit code."""
+    at_least("--jobs", given.jobs, 1, prefix="")
+    if twice := [seed for seed in given.seeds or () if given.seeds.count(seed) > 1]:
+        raise UserError(f"--seeds has {twice[0]} twice: a seed is one run, name others")
     built = check(variants)
     from flcluster.comparison.budget import Words, budgets
 
