@@ -103,7 +103,7 @@ def fit(exp: Experiment) -> dict[str, Any]:
 def going_on(exp: Experiment) -> str:
     """Say how to go on after the processes of a run were ended from outside."""
     if has_checkpoint(exp.run_dir):
-        return f"go on with: {exp.go_on.format(run_dir=exp.run_dir)}"
+        return f"go on with: {exp.how_to_go_on('')}"
     return "there is no checkpoint yet, start the run anew"
 
 

@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader, Dataset
 from flcluster.data import FederatedDataModule, View
 from flcluster.engine.saved import Saved
 from flcluster.errors import UserError
-from flcluster.federation.lightning_worker import quiet
 from flcluster.federation.paths import fed_by, lightning_of
+from flcluster.federation.quiet import quiet
 
 Split = Literal["train", "val", "test"]
 

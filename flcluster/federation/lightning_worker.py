@@ -1,38 +1,29 @@
 """What one process does with a module of the user's own: every local training is a ``Trainer.fit``."""
 
-import contextlib
-import logging
 import math
-import random
 import time
-import warnings
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any
-from unittest.mock import patch
 
-import numpy as np
 import torch
 from lightning.fabric import Fabric
 from torch import Tensor
 from torch.nn.parameter import is_lazy
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader
 
 from flcluster.data import FederatedDataModule, View
 from flcluster.errors import UserError
 from flcluster.federation.as_given import AsGiven, Unchanged, mark
-from flcluster.federation.copied import Copied, as_real, tensors_of
+from flcluster.federation.copied import Copied, tensors_of
 from flcluster.federation.extras import Extras
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, samples_processed
+from flcluster.federation.local_training import LocalTraining, Shuffled, hook
 from flcluster.federation.looking import Looking
 from flcluster.federation.paths import fed_by, lightning_of
+from flcluster.federation.quiet import alone, every_seed, quiet
 from flcluster.federation.scoring import Scoring, UnscoredError
-from flcluster.seeds import rng, sequence, torch_seed
-
-PROBE = 2
-"""Batches of the training that shows what training changes."""
+from flcluster.seeds import rng
 
 
 class LightningWorker(Looking):
@@ -79,7 +70,7 @@ class LightningWorker(Looking):
             marks.update({name: mark(tensor) for name, tensor in _whole(module).items()})
 
         job = Job(0, torch.zeros(0), view, 1, batch_size, purpose="probe", steps=None)
-        trainer = self._fit(job, _Local(job, None, remember))
+        trainer = self._fit(job, LocalTraining(job, None, remember))
         # where configure_optimizers returns none, a Trainer has one that does nothing
         self.optimizers = [made for made in trainer.optimizers if type(made).__name__ != "_MockOptimizer"]
         self.schedulers = list(trainer.lr_scheduler_configs)
@@ -155,7 +146,7 @@ class LightningWorker(Looking):
                 "flcluster.modules can have: use one of those, or another method"
             )
         began = time.perf_counter()
-        local = _Local(job, self.layout, self._set_back)
+        local = LocalTraining(job, self.layout, self._set_back)
         if len(job.view):
             trainer = self._fit(job, local)
             steps = int(trainer.global_step)
@@ -199,7 +190,7 @@ class LightningWorker(Looking):
             alone(),
             every_seed(self.seed, job.purpose, job.client, job.cycle),
         ):
-            trainer = self._trainer([_hook(self.package, local), *self.extras.fresh()], **given)
+            trainer = self._trainer([hook(self.package, local), *self.extras.fresh()], **given)
             trainer.fit(self.module, datamodule=self._fed(trainer, **loaders))
         return trainer
 
@@ -295,98 +286,6 @@ class LightningWorker(Looking):
         """Nothing is kept on the device."""
 
 
-class Shuffled(Sampler[list[int]]):
-    """The batches of an epoch, drawn anew each time; with BatchNorm a trailing batch of one is left out."""
-
-    def __init__(self, n: int, size: int, order: np.random.Generator, batch_norm: bool) -> None:
-        self.n, self.size, self.order, self.short = n, size, order, batch_norm and n % size == 1
-
-    def __len__(self) -> int:
-        return -(-self.n // self.size) - self.short
-
-    def __iter__(self) -> Iterator[list[int]]:
-        shuffled = self.order.permutation(self.n)
-        for batch in range(len(self)):
-            yield shuffled[batch * self.size : (batch + 1) * self.size].tolist()
-
-
-class _Local:
-    """What a method adds to a Trainer: where it starts, learning rates, what bends gradients; and it hears the loss."""
-
-    def __init__(self, job: Job, layout: Copied | None, before: Any) -> None:
-        self.job, self.layout, self.before = job, layout, before
-        self.total, self.batches = 0.0, 0
-
-    @property
-    def mean(self) -> float:
-        """Mean training loss over all batches; NaN if ``training_step`` returns none."""
-        return self.total / self.batches if self.batches else math.nan
-
-    def on_fit_start(self, trainer: Any, module: Any) -> None:
-        """Load the row, now that the module is set up."""
-        self.before(module)
-        if self.layout is not None:
-            self.layout.load(self.job.start)
-
-    def on_train_start(self, trainer: Any, module: Any) -> None:
-        """Set learning rates and momentum."""
-        if self.layout is None:  # nothing is validated in the short training at the start
-            for config in trainer.lr_scheduler_configs:
-                config.strict = False
-        factor, momentum = self.job.lr_factor, self.job.momentum
-        for group in (group for optimizer in trainer.optimizers for group in optimizer.param_groups):
-            group["lr"] *= factor
-            if momentum is not None and "momentum" not in group:
-                raise UserError("this method sets SGD's momentum, and the module's optimiser has none")
-            if momentum is not None:
-                group["momentum"] = momentum
-        if factor != 1:
-            for config in trainer.lr_scheduler_configs:
-                config.scheduler.base_lrs = [rate * factor for rate in getattr(config.scheduler, "base_lrs", [])]
-
-    def on_before_optimizer_step(self, trainer: Any, module: Any, optimizer: Any) -> None:
-        """Add the proximal pull and the correction to the gradients of this optimiser's parameters."""
-        job, layout = self.job, self.layout
-        if layout is None or not (job.prox or job.correction is not None):
-            return
-        anchor = job.start if job.anchor is None else job.anchor
-        stepped = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        held = dict(module.named_parameters())
-        for entry in layout.entries:
-            parameter = held.get(entry.name)
-            if (
-                parameter is None
-                or id(parameter) not in stepped
-                or parameter.grad is None
-                or not parameter.requires_grad
-            ):
-                continue
-            held_now, gradient = as_real(parameter.detach()), as_real(parameter.grad)
-            if job.prox:
-                gradient.add_(held_now - layout.part(anchor, entry).to(held_now), alpha=job.prox)
-            if job.correction is not None:
-                gradient.add_(layout.part(job.correction, entry).to(held_now))
-
-    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Add up the loss; the short training at the start ends early."""
-        if self.layout is None and batch_idx + 1 >= PROBE:
-            trainer.should_stop = True
-        loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
-        if isinstance(loss, Tensor):
-            self.total, self.batches = self.total + float(loss.detach()), self.batches + 1
-
-
-HOOKS = ("on_fit_start", "on_train_start", "on_before_optimizer_step", "on_train_batch_end")
-
-
-def _hook(package: Any, local: _Local) -> Any:
-    """Return a callback of the module's own package that does what ``local`` says."""
-    callback = package.Callback()
-    for name in HOOKS:
-        setattr(callback, name, getattr(local, name))
-    return callback
-
-
 def _sets_apart(data: Any) -> bool:
     """Say whether clients have samples to validate on."""
     if not isinstance(data, FederatedDataModule):
@@ -413,45 +312,3 @@ def _is_real(tensor: Tensor) -> bool:
 def _same(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors are equal, NaN with NaN."""
     return torch.equal(a, b) or (a.is_floating_point() and torch.equal(a.nan_to_num(), b.nan_to_num()))
-
-
-@contextlib.contextmanager
-def quiet(all_of_it: bool = True) -> Iterator[None]:
-    """Silence what a Trainer says at each start.
-
-    Warnings of the module's own, which every local training would repeat, are heard once, in the first short training.
-    """
-    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "pytorch_lightning", "lightning.fabric")]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            if all_of_it:
-                warnings.simplefilter("ignore")
-            else:
-                warnings.filterwarnings("ignore", module=r"(lightning|pytorch_lightning)\.")
-            yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
-
-
-def alone() -> AbstractContextManager[Any]:
-    """Hide the other processes: torchmetrics and modules that gather would wait for ranks that train other clients."""
-    return patch("torch.distributed.is_initialized", return_value=False)
-
-
-@contextlib.contextmanager
-def every_seed(seed: int, purpose: str, *ids: int) -> Iterator[None]:
-    """Seed torch's, NumPy's and Python's global generators inside the block, and restore them after."""
-    python, numpy = random.getstate(), np.random.get_state()
-    number = int(sequence(seed, purpose, *ids).generate_state(1)[0])
-    try:
-        random.seed(number)
-        np.random.seed(number)
-        with torch_seed(seed, purpose, *ids):
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)

@@ -86,6 +86,7 @@ _COLUMNS = (
     Column("wall_seconds", "Wall time, s", digits=0),
     Column("updates", "Updates", digits=1, whole=True, shown=False),
     Column("refused", "Refused", digits=1, whole=True, shown=False),
+    Column("undone", "Undone", "rounds undone so far", digits=1, whole=True, shown=False),
     Column("clusters", "Clusters", digits=1, whole=True, shown=False),
     Column("lost", "Lost", "clients lost", digits=1, whole=True, shown=False),
     Column("moved", "Moved", "clients moved", digits=1, whole=True, shown=False),

@@ -15,6 +15,9 @@ SIGNS = {
     **{"θ": r"$\theta$", "λ": r"$\lambda$", "μ": r"$\mu$", "ρ": r"$\rho$", "σ": r"$\sigma$", "τ": r"$\tau$"},
 }
 
+WIDE = 8
+"""More columns than that are scaled down to the width of the text, where they would run off the page."""
+
 
 def escaped(text: str) -> str:
     r"""Return text as LaTeX sets it.
@@ -26,8 +29,9 @@ def escaped(text: str) -> str:
 
 
 def latex(grid: Grid, label: str) -> str:
-    """Return a table and its caption as a LaTeX float; the document needs ``\\usepackage{booktabs}``."""
+    """Return a table and its caption as a LaTeX float; the document needs booktabs and graphicx."""
     heads = grid.heads
+    fit, close = ("  \\resizebox{\\linewidth}{!}{%", "  }") if len(heads) > WIDE else ("", "")
     numbers = [any(re.match(r"[-+]?\.?\d", cell) for cell in grid.cells(head)) for head in heads]
     sides = "".join("r" if right and at else "l" for at, right in enumerate(numbers))
     rows = [[escaped(row.get(head, "")) for head in heads] for row in grid.rows]
@@ -36,6 +40,7 @@ def latex(grid: Grid, label: str) -> str:
         "  \\centering",
         f"  \\caption{{{escaped(grid.title)}. {escaped(grid.caption)}}}",
         f"  \\label{{tab:{label}}}",
+        fit,
         f"  \\begin{{tabular}}{{{sides}}}",
         "    \\toprule",
         f"    {' & '.join(map(escaped, heads))} \\\\",
@@ -43,13 +48,14 @@ def latex(grid: Grid, label: str) -> str:
         *(f"    {' & '.join(row)} \\\\" for row in rows),
         "    \\bottomrule",
         "  \\end{tabular}",
+        close,
         "\\end{table}",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(line for line in lines if line) + "\n"
 
 
 def write_latex(grids: Iterable[Grid], path: Path) -> None:
     """Write tables into one file that a paper takes in by ``\\input``."""
     tables = [latex(grid, slug(grid.title).lower()) for grid in grids]
     with replacing(path) as temporary:
-        temporary.write_text("\n".join(["% needs \\usepackage{booktabs}", *tables]), encoding="utf-8")
+        temporary.write_text("\n".join(["% needs \\usepackage{booktabs,graphicx}", *tables]), encoding="utf-8")

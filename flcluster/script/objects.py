@@ -1,6 +1,7 @@
 """Objects of a script told as a configuration tells them: class_path and init_args."""
 
 import inspect
+import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -37,6 +38,8 @@ def class_path(kind: type) -> str:
     """Return where another process can import a class from."""
     if kind.__module__ in ("__main__", "builtins") or "<locals>" in kind.__qualname__:
         raise UntoldError(f"{kind.__name__} stands in the script itself, where the command line cannot import it")
+    if getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is not kind:  # to import it may run a script
+        raise UntoldError(f"{kind.__name__} is not what one gets by importing {kind.__module__}.{kind.__qualname__}")
     return f"{kind.__module__}.{kind.__qualname__}"
 
 

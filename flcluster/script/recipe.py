@@ -14,6 +14,8 @@ from torch import Tensor
 
 from flcluster.data import FederatedDataModule
 from flcluster.engine.config import Plan, dumped, fit_parser
+from flcluster.engine.messages.given import given_by
+from flcluster.engine.messages.linked import refuse_linked
 from flcluster.engine.resume import config_of, free_directory, refuse_changes, resumed
 from flcluster.engine.start import START, start_from, weights_of
 from flcluster.errors import UserError
@@ -46,6 +48,7 @@ def recipe(given: Given, place: Path | None = None) -> Recipe:
     if checkpoint is not None and not any(name in given for name in ("config", "data", "model", "algorithm")):
         config = config_of(home)
     base = _parsed(parser, ["--config", str(config)]) if config else None
+    refuse_linked(given_by(given))
     tree, start = _tree(given, base)
     settings = _parsed(parser, tree, base)
     settings.run_dir = None if run_dir is None else str(run_dir)

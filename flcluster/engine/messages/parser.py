@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 from jsonargparse import ArgumentParser, Namespace
 
 from flcluster.engine.messages.given import given_by
+from flcluster.engine.messages.linked import refuse_linked
 from flcluster.engine.messages.mistakes import LISTS, Looking
 from flcluster.engine.messages.names import in_own_names, tree_in_own_names
 from flcluster.errors import UserError
@@ -39,6 +40,7 @@ class RunParser(ArgumentParser):
         own = in_own_names(args)
         with self._parsing(own):
             settings = super().parse_args(own, *rest, **named)
+        refuse_linked(given_by(own))
         return settings
 
     def parse_object(self, cfg_obj: Any, *rest: Any, **named: Any) -> Namespace:

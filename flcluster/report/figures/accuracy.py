@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from flcluster.records.reader import Run
 from flcluster.report.curves import common, has, points
@@ -48,6 +49,7 @@ def accuracy_figure(groups: Groups, inks: Mapping[str, str]) -> Figure | None:
         for j, panel in enumerate(panels, start=1):
             axes = figure.add_subplot(len(rows), wide, wide * i + j)
             tidy(axes, panel.title, "updates (server epochs)", panel.y)
+            axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
             axes.title.set_fontsize(10 if "\n" in panel.title else 12)
             for group, ink in here:
                 panel.draw(axes, group, ink)

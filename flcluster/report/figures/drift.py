@@ -56,11 +56,11 @@ def _panels(run: Run) -> Mapping[str, Draw]:
         if not counts_rounds(run):
             panels[f"{run.score.name} over simulated time"] = lines("time", "client_acc")
     for column, title in TITLES.items():
-        if has(run, column):
+        if has(run, column) and np.ptp(points(run, "epoch", column)[1]) > 0:  # a level line says nothing
             panels[title] = lines("epoch", column)
     if has(run, "delta") or has(run, "max_distance"):
         panels["threshold and distances"] = lines("epoch", "delta", "max_distance", "p95_distance", y="distance")
-    if len(cluster_sizes(run)[0]):
+    if len(cluster_sizes(run)[1]) > 1:
         panels["cluster sizes (dotted: re-clustered)"] = lambda axes, title: draw_sizes(axes, run, title)
     return panels
 

@@ -12,7 +12,7 @@ from flcluster.records.configuration import counted, differing, short_names
 from flcluster.records.reader import Run, number
 from flcluster.report.html.blocks import Block, choice, details, section, table
 from flcluster.report.html.group import Group
-from flcluster.report.report import beside_papers
+from flcluster.report.report import beside_papers, significance
 from flcluster.report.tables import Grid
 
 
@@ -102,7 +102,10 @@ def configuration(run: Run) -> str:
 
 
 def results_section(groups: Sequence[Group]) -> Block | None:
-    """Return our numbers, beside what papers print for the same."""
-    grid = beside_papers([run for group in groups for run in group.runs])
+    """Return our numbers, beside what papers print for the same, and tests of what sets methods apart."""
+    runs = [run for group in groups for run in group.runs]
+    grid = beside_papers(runs)
     printed = any("(" in head for head in grid.heads)
-    return section("results", "Results beside the papers" if printed else "Results", [table(replace(grid, title=""))])
+    tests = significance([run for run in runs if run.status != "running" and "seed" in run.summary])
+    tables = [replace(grid, title=""), *tests]
+    return section("results", "Results beside the papers" if printed else "Results", [table(each) for each in tables])

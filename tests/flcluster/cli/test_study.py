@@ -272,6 +272,20 @@ def test_a_variant_really_runs(capfd):
 # budgets ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--jobs", "0"], "--jobs must be at least 1, got 0"),
+        (["--jobs", "-1"], "--jobs must be at least 1, got -1"),
+        (["--seeds", "1", "0", "1"], "--seeds has 1 twice"),
+    ],
+)
+def test_jobs_and_seeds_that_make_no_sense_are_refused_before_anything_runs(started, flags, said):
+    with pytest.raises(UserError, match=said):
+        study([write_study(), "--output", "out", *flags])
+    assert not started
+
+
 def test_unlike_budgets_are_refused_before_anything_runs(started, capsys):
     variants = {"CDFL": {}, "FedAvg": {"algorithm": "FedAvg"}}
     assert main(["study", write_study(variants=variants, budget="same"), "--output", "out"]) == 2

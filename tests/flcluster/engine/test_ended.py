@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
-from flcluster.engine.fit import plainly
+from flcluster.engine.fit import going_on, plainly
+from flcluster.engine.run import Experiment
 from flcluster.errors import UserError
+from flcluster.files import last_checkpoint
 
 TINY = Path(__file__).parents[2] / "tiny.yaml"
 ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -95,6 +97,15 @@ def test_a_process_that_was_ended_from_outside_is_told_in_one_line():
     told = r"^a process of the run was ended from outside \(SIGTERM\): start it anew$"
     with pytest.raises(UserError, match=told), plainly(lambda: "start it anew"):
         raise ProcessExitedException("…", 0, 1, exit_code=-15, signal_name="SIGTERM")
+
+
+def test_the_command_that_goes_on_with_a_run_that_was_ended_from_outside(tmp_path):
+    exp = Experiment.__new__(Experiment)
+    exp.run_dir = tmp_path / "my run"
+    assert going_on(exp) == "there is no checkpoint yet, start the run anew"
+    last_checkpoint(exp.run_dir).parent.mkdir(parents=True)
+    last_checkpoint(exp.run_dir).touch()
+    assert going_on(exp) == f"go on with: flcluster fit --run_dir '{exp.run_dir}' --ckpt_path last"
 
 
 def test_a_users_mistake_in_another_process_is_told_as_one_and_a_bug_is_not():

@@ -26,6 +26,12 @@ def test_booktabs_with_numbers_to_the_right_and_nothing_that_latex_takes_for_a_c
     ]
 
 
+def test_a_wide_table_is_scaled_to_the_text():
+    lines = latex(Grid("Wide", [{f"c{i}": str(i) for i in range(9)}]), "wide").splitlines()
+    assert lines[4] == r"  \resizebox{\linewidth}{!}{%" and lines[-3:] == [r"  \end{tabular}", "  }", r"\end{table}"]
+    assert "resizebox" not in latex(Grid("Not so", [{f"c{i}": str(i) for i in range(8)}]), "not_so")
+
+
 def test_several_tables_in_one_file(tmp_path):
     write_latex([GRID, Grid("Other", GRID.rows)], tmp_path / "t.tex")
     text = (tmp_path / "t.tex").read_text()

@@ -19,7 +19,14 @@ CLIENTS |= {"true_0": [0.9, 0.3], "true_1": [0.1, 0.7], "est_0": [0.8, ""], "est
 
 def ran(path, algorithm="CDFL", seed=0, **values):
     base = {"client_acc_before": 0.71, "client_acc_before_std": 0.02, "client_acc_after": 0.8}
-    base |= {"client_acc_after_std": 0.01, "cluster_acc": 0.82, "kl": 0.125, "fresh_share": 0.75, "refused": 1}
+    base |= {
+        "client_acc_after_std": 0.01,
+        "cluster_acc": 0.82,
+        "kl": 0.125,
+        "fresh_share": 0.75,
+        "refused": 1,
+        "undone": 0,
+    }
     base |= {"deprecated_share": 0.2, "download_bytes": 1000, "client_compute": 50, "wall_seconds": 3723.4}
     return write_run(path, algorithm, seed, METRICS, CLIENTS, **{**base, **values})
 

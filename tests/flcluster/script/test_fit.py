@@ -10,6 +10,7 @@ import threading
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -128,13 +129,37 @@ def test_what_no_file_can_tell_is_noted_and_goes_on_in_a_script_alone(capsys):
     assert main(["export", "run", "--cluster", "0"]) == 2
 
 
-def test_a_module_that_keeps_no_hyperparameters_is_noted():
+def test_a_class_whose_module_is_not_loaded_is_not_imported_to_be_told(monkeypatch):
+    """To import it would run the script that it stands in once more, within the run (``exec``, ``runpy``)."""
+    Path("again.py").write_text("import os\nopen('imported', 'w').close()\nos.chdir('/')\n")
+    monkeypatch.syspath_prepend(Path.cwd())
+    scope = {"__name__": "again", "CDFL": CDFL}
+    exec("class Mine(CDFL):\n    pass", scope)
+    run = tiny(algorithm=scope["Mine"](**SETTINGS["algorithm"]["init_args"]), engine={**QUIET, "max_updates": 1})
+    assert run.summary["updates"] == 1 and not Path("imported").exists()
+    why = yaml.safe_load((run.dir / "config.yaml").read_text())["objects"]["algorithm"]
+    assert why == "Mine is not what one gets by importing again.Mine"
+
+
+def test_a_part_given_by_settings_cannot_set_what_follows_from_others():
+    with pytest.raises(fl.UserError, match=r"^data\.seed cannot be set: .* set seed_everything instead"):
+        fl.fit(config=TINY, data={"class_path": "RotatedDigits", "init_args": {"seed": 4}}, run_dir="run")
+
+
+def test_where_max_updates_stopped_it_one_is_told_to_lift_that(capsys):
+    tiny(engine={**QUIET, "progress": True, "max_updates": 1})
+    told = capsys.readouterr().err.replace("\n", " ")
+    assert 'fl.fit(…, run_dir="run", ckpt="last", engine={"max_updates": None})' in told
+
+
+def test_a_module_that_keeps_no_hyperparameters_is_noted(monkeypatch):
     class Bare(MLP):
         def __init__(self, extra, **kwargs):
             super().__init__(10, (1, 8, 8), **kwargs)
             self._hparams.pop("extra", None)
 
     Bare.__module__, Bare.__qualname__ = "elsewhere", "Bare"
+    monkeypatch.setitem(sys.modules, "elsewhere", SimpleNamespace(Bare=Bare))
     run = tiny(model=Bare(torch.zeros(2), hidden=[4]), engine={**QUIET, "max_updates": 1})
     config = yaml.safe_load((run.dir / "config.yaml").read_text())
     assert "does not keep its argument extra (call self.save_hyperparameters()" in config["objects"]["model"]

@@ -38,7 +38,7 @@ def refused(capsys, *argv: str) -> str:
         ("--algorithm flcluster.datamodules.RotatedDigits", "is no method; flcluster methods lists them"),
         ("--data RotatedDigit", "there is no datamodule RotatedDigit; did you mean RotatedDigits"),
         ("--data RotatedDigit", "flcluster data --list lists them"),
-        ("--model MPL", "there is no model MPL; did you mean MLP? there are CNN, MLP, ResNet18"),
+        ("--model MPL", "there is no model MPL; did you mean MLP"),
         ("--model flcluster.modules.MPL", "flcluster.modules has no MPL; did you mean MLP?"),
         ("--model mine.Softmax", "mine.Softmax cannot be imported (No module named 'mine'); PYTHONPATH=."),
         ("--logger CVSLogger", "did you mean CSVLogger"),
@@ -67,6 +67,13 @@ def refused(capsys, *argv: str) -> str:
         ("--fabric.num_nodes -1", "fabric.num_nodes must be at least 1"),
         ("--data.num_clients -3", "fit: data.num_clients must be at least 1, got -3"),
         ("--algorithm.cycles -1", "algorithm.cycles must be positive"),
+        (
+            "--data.seed 3",
+            "data.seed cannot be set: the data are drawn with the run's seed: set seed_everything instead",
+        ),
+        ("--data.init_args.seed=3", "data.seed cannot be set"),
+        ("--model.num_classes 4", "model.num_classes cannot be set: the model is made with the data's num_classes"),
+        ("--model.input_shape [1,8,8]", "leave it out, or set data.input_shape"),
     ],
 )
 def test_flags(argv, said, capsys):
@@ -111,6 +118,11 @@ def test_files_are_named(tree, said, capsys):
     Path("over.yaml").write_text("base: a.yaml")
     assert said in refused(capsys, "--config", "a.yaml")
     assert said in refused(capsys, "--config", "over.yaml", "--seed_everything", "3")
+
+
+def test_what_follows_from_others_is_refused_in_a_file_too(capsys):
+    Path("a.yaml").write_text("data: {init_args: {seed: 3}}")
+    assert "a.yaml: data.seed cannot be set" in refused(capsys, "--config", "a.yaml")
 
 
 def test_a_study_names_its_file_and_variant(capsys):

@@ -84,6 +84,13 @@ def test_under_label_skew_there_is_a_panel_for_each_test_and_dropouts_are_dashed
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["FedAvg", "clients that stay", "dropouts"]
 
 
+def test_updates_are_whole_numbers():
+    run = make_run("FedAvg", metrics={"update": [20, 40], "client_acc": [0.1, 0.2]})
+    (axes,) = accuracy_of(run).axes
+    ticks = [tick for tick in axes.get_xticks() if 20 <= tick <= 40]
+    assert len(ticks) > 1 and all(tick == int(tick) for tick in ticks)
+
+
 def test_no_panel_is_empty():
     """Rows of a figure keep their places: one setting has cluster models, the other has none."""
     with_models = make_run(

@@ -59,15 +59,23 @@ def test_all_panels_of_a_drift_run():
 
 def test_only_panels_with_data():
     figure = drift_figure(
-        drifting(step=1, **{"client_acc": [0.1, 0.2, 0.3], "delta": [NAN] * 3, "clusters": [1, 1, 1]})
+        drifting(step=1, **{"client_acc": [0.1, 0.2, 0.3], "delta": [NAN] * 3, "clusters": [1, 1, 2]})
     )
     assert [axes.get_title() for axes in figure.axes] == ["accuracy over rounds", "clusters"]
 
 
 @pytest.mark.parametrize("step", [1, 60.0])
-@pytest.mark.parametrize("columns", [{}, {"client_acc": [0.1, 0.2, 0.3]}, {"delta": [NAN] * 3}])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {},
+        {"client_acc": [0.1, 0.2, 0.3]},
+        {"delta": [NAN] * 3},
+        {"client_acc": [0.1, 0.2, 0.3], "heterogeneity": [1.7] * 3, "clusters": [1] * 3, "cluster_size_0": [9] * 3},
+    ],
+)
 def test_a_run_without_drift_has_no_drift_picture(columns, step):
-    """Accuracy alone is none, over simulated time neither: accuracy.png has it."""
+    """Accuracy alone is none, over simulated time neither (accuracy.png has it); nor are level lines, one cluster."""
     assert drift_figure(drifting(step=step, **columns)) is None
 
 

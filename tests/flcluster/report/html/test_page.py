@@ -57,6 +57,18 @@ def test_the_command_writes_the_page_and_says_how_to_open_it(run, capsys):
     assert [section["id"] for section in told["sections"]] == ids
 
 
+def test_several_methods_and_seeds_are_tested_against_each_other(tmp_path):
+    places = [
+        cdfl_run(tmp_path / f"{name}{seed}", seed=seed, algorithm=name, client_acc_after=accuracy + seed**2 / 100)
+        for name, accuracy in (("CDFL", 0.7), ("Local", 0.5))
+        for seed in range(3)
+    ]
+    text = json.dumps(section_of(content(load_runs(places)), "results"), ensure_ascii=False)
+    assert "Differences in client accuracy after the reply" in text and "CDFL − Local" in text
+    alone = json.dumps(section_of(content(load_runs(places[:3])), "results"), ensure_ascii=False)
+    assert "Differences" not in alone
+
+
 def test_nothing_is_fetched_and_only_its_own_scripts_may_run(run):
     elements = Elements(page(content(load_runs([run]))))
     addresses = [a[name] for _, a in elements.found for name in ("src", "href", "action", "data") if name in a]
