@@ -146,7 +146,8 @@ def _move_aside(path: Path, gone: Holder) -> None:
         if _read(path) == gone:
             _away(path, gone)
     finally:
-        moving.rmdir()
+        with suppress(OSError):  # taken for a killed process's, if this one slept
+            moving.rmdir()
 
 
 def _away(path: Path, gone: Holder) -> None:
