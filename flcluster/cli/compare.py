@@ -3,13 +3,14 @@
 import argparse
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from flcluster.cli.jobs.processes import refuse_places
 from flcluster.cli.jobs.variants import Variants
 from flcluster.cli.study import add_options, carry_out, refuse_unused
 from flcluster.engine.arguments import option, with_dashes
-from flcluster.engine.resume import named_after, new_directory
+from flcluster.engine.resume import named_after
 from flcluster.errors import UserError
 from flcluster.files import slug
 from flcluster.report.study.file import Study
@@ -27,9 +28,9 @@ def compare(argv: list[str]) -> int:
         _show(plan, given.output)
         return 0
     refuse_places("compare", rest)
-    output = given.output or new_directory(Path("runs") / (stems[-1] if stems else "compare"))
+    base = Path("runs") / (stems[-1] if stems else "compare")
     variants = Variants(plan, list(plan.variants), before=rest, own=own)
-    return carry_out(variants, given, output, "--{name}.{unit} {length}", lambda: _show(plan, output))
+    return carry_out(variants, given, base, "--{name}.{unit} {length}", partial(_show, plan))
 
 
 def study_of(methods: Sequence[str]) -> Study:

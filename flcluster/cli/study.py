@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from flcluster.cli.jobs.processes import command_line, refuse_places, run_all, tell
@@ -34,14 +35,16 @@ def study(argv: list[str]) -> int:
     remedy = "algorithm.{unit}: {length} of variant {name}"
     if given.budget is None and plan.budget == "same":
         remedy += " (or budget: own in the file)"
-    output = given.output or new_directory(Path("runs") / named_after(plan.path))
-    return carry_out(variants, given, output, remedy, lambda: show(plan, output))
+    return carry_out(variants, given, Path("runs") / named_after(plan.path), remedy, partial(show, plan))
 
 
 def carry_out(
-    variants: Variants, given: argparse.Namespace, output: Path, remedy: str, shown: Callable[[], None]
+    variants: Variants, given: argparse.Namespace, base: Path, remedy: str, shown: Callable[[Path], None]
 ) -> int:
-    """Check all variants, run them or list their commands, show what came of them; return the exit code."""
+    """Check all variants, run them or list their commands, show what came of them; return the exit code.
+
+    A folder below ``base`` is made only then, where none is named.
+    """
     at_least("--jobs", given.jobs, 1, prefix="")
     if twice := [seed for seed in given.seeds or () if given.seeds.count(seed) > 1]:
         raise UserError(f"--seeds has {twice[0]} twice: a seed is one run, name others")
@@ -53,13 +56,14 @@ def carry_out(
     variants = replace(variants, own={n: [*variants.own.get(n, ()), *own.get(n, ())] for n in variants.names})
     for name, flags in own.items():
         print(f"{name}: {' '.join(flags)}, for an equal budget", file=sys.stderr)
+    output = given.output or new_directory(base)
     jobs = variants.jobs(output, given.seeds or [None])
     if given.list:
         print("\n".join(command_line(output / name, arguments) for name, arguments in jobs))
         return 0
     unfinished = run_all(output, jobs, given.jobs)
     if any((output / name / "summary.json").exists() for name, _ in jobs):
-        shown()
+        shown(output)
     return tell(unfinished, len(jobs))
 
 
