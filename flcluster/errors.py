@@ -1,13 +1,21 @@
 """The one kind of error a user is meant to read: what is wrong, where, and what to do; and the checks that raise it."""
 
 import math
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 ALGORITHM = "algorithm."
 
 
 class UserError(Exception):
-    """A mistake in configuration, data or files; the command line prints the message alone and exits with 2."""
+    """A mistake in configuration, data or files; the command line prints the message alone and exits."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class BusyError(UserError):
+    """What is asked for is being done, or was just begun, by another process: nobody's mistake, to be tried again."""
+
+    exit_code: ClassVar[int] = 75  # EX_TEMPFAIL of sysexits.h
 
 
 def refuse(name: str, must: str, value: object, prefix: str = ALGORITHM) -> NoReturn:

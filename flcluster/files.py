@@ -3,12 +3,15 @@
 import json
 import os
 import re
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from flcluster.errors import UserError
 
 LAST = "last.ckpt"
 PREVIOUS = "previous.ckpt"
@@ -28,7 +31,7 @@ def has_checkpoint(run: Path) -> bool:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary name beside ``path``; what is written there takes its place when the block ends well."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")  # processes of two machines have the same numbers
     try:
         yield temporary
         with open(temporary, "rb+") as file:
@@ -45,6 +48,24 @@ def slug(name: str) -> str:
     'FedYogi_FIELDING'
     """
     return re.sub(r"[^\w.-]+", "_", name).strip("_")
+
+
+def run_folder(name: str, seed: int | None = None) -> str:
+    """Return what the directory of a run is called in a comparison.
+
+    >>> run_folder("CDFL, gentle", 3)
+    'CDFL_gentle-seed3'
+    """
+    return slug(name) if seed is None else f"{slug(name)}-seed{seed}"
+
+
+def refuse_alike(names: Sequence[str], where: str) -> None:
+    """Refuse names of which directories cannot be told apart."""
+    if wrong := [name for name in names if not slug(name) or re.search(r"-seed\d+$", slug(name))]:
+        raise UserError(f"{where}: {wrong[0]!r} gives no directory name of its own; call it something else")
+    folders = [slug(name).lower() for name in names]
+    if alike := [name for name in names if folders.count(slug(name).lower()) > 1]:
+        raise UserError(f"{where}: {', '.join(alike)} would share one directory; tell them apart in letters or digits")
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ LAYERS = [
     {"protocol"},
     {"engine"},
     {"report"},
+    {"comparison"},
     {"cli", "script"},
 ]
 """From low to high: what stands lower is imported by what stands higher, never the other way round."""

@@ -79,7 +79,7 @@ def test_walks_are_told_in_the_order_in_which_things_happen(title):
 
 def test_the_layers_are_those_that_are_tested():
     layers = runpy.run_path(str(ROOT / "tests" / "test_architecture.py"))["LAYERS"]
-    rows = re.findall(r"^\| (\d) \| ([^|]*) \|", section("Folders"), re.M)
+    rows = re.findall(r"^\| (\d+) \| ([^|]*) \|", section("Folders"), re.M)
     assert [int(number) for number, _ in rows] == list(range(1, len(layers) + 1))
     assert [set(re.findall(r"`(\w+)`", names)) for _, names in rows] == layers
 

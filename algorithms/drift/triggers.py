@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -142,6 +143,8 @@ class HoldOnSingle(PrintedRule):
 @dataclass(frozen=True)
 class FixedDelta(DeltaRule):
     """The same Δ throughout."""
+
+    may_be_infinite: ClassVar[tuple[str, ...]] = ("delta",)
 
     delta: float
     """The threshold, in the unit of the distance; 0 triggers at any difference, inf never."""

@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return command(args[0])(args[1:])
     except (UserError, OSError) as error:
         print(f"flcluster {args[0]}{_rank()}: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code if isinstance(error, UserError) else 2
 
 
 def _rank() -> str:

@@ -3,7 +3,6 @@
 import argparse
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from flcluster.cli.jobs.processes import refuse_places
@@ -12,14 +11,14 @@ from flcluster.cli.study import add_options, carry_out, refuse_unused
 from flcluster.engine.arguments import option, with_dashes
 from flcluster.engine.resume import named_after
 from flcluster.errors import UserError
-from flcluster.files import slug
+from flcluster.files import refuse_alike, slug
 from flcluster.report.study.file import Study
 from flcluster.report.study.matrix import Layer
 
 
 def compare(argv: list[str]) -> int:
     """Run ``flcluster fit`` once per method and seed; what is there already goes on where it stopped."""
-    given, rest = _parser().parse_known_args(with_dashes(argv))
+    given, rest = _parser().parse_known_args(dashed(argv))
     plan = study_of(given.methods)
     rest, own = divided(rest, list(plan.variants))
     stems = [named_after(Path(config)) for config in option(rest, "config")]
@@ -30,15 +29,28 @@ def compare(argv: list[str]) -> int:
     refuse_places("compare", rest)
     base = Path("runs") / (stems[-1] if stems else "compare")
     variants = Variants(plan, list(plan.variants), before=rest, own=own)
-    return carry_out(variants, given, base, "--{name}.{unit} {length}", partial(_show, plan))
+    return carry_out(variants, given, base, "--{name}.{unit} {length}", lambda output: _show(plan, output))
+
+
+def dashed(argv: list[str]) -> list[str]:
+    """Accept ``key=value`` beside ``--key=value``, but for what names a method: ``--methods CDFL gentle=CDFL``.
+
+    >>> dashed(["--methods", "CDFL", "gentle=CDFL", "engine.threads=1", "output=out"])
+    ['--methods', 'CDFL', 'gentle=CDFL', '--engine.threads=1', '--output=out']
+    """
+    at = argv.index("--methods") + 1 if "--methods" in argv else 0
+    ends = (i for i in range(at, len(argv)) if re.match(r"--|\w+\.[\w.]*=", argv[i]))
+    end = next(ends, len(argv)) if at else 0
+    return [*with_dashes(argv[:at]), *argv[at:end], *with_dashes(argv[end:])]
 
 
 def study_of(methods: Sequence[str]) -> Study:
     """Return the study whose variants are some methods, ``CLASS`` or ``NAME=CLASS``, that are not called alike."""
     pairs = [(name or kind.rpartition(".")[2], kind) for name, _, kind in (each.rpartition("=") for each in methods)]
-    folders = [slug(name) for name, _ in pairs]
-    if twice := [name for at, (name, _) in enumerate(pairs) if slug(name) in folders[:at]]:
+    names = [name for name, _ in pairs]
+    if twice := [name for at, name in enumerate(names) if name in names[:at]]:
         raise UserError(f"--methods: two are called {twice[0]}: name one, e.g. gentle={twice[0]}")
+    refuse_alike(names, "--methods")
     settings = {name: {"algorithm": kind} for name, kind in pairs}
     layers: dict[str, tuple[Layer, ...]] = {name: (Layer(name, dict(own)),) for name, own in settings.items()}
     return Study(Path("methods"), title="Comparison", variants=dict(settings), layers=layers)

@@ -20,13 +20,16 @@ def fit(argv: list[str]) -> int:
     from flcluster.engine.fit import fit as run_to_end
     from flcluster.engine.loggers import keep_pictures
     from flcluster.engine.process import exit_code
-    from flcluster.engine.resume import claimed, tidy
+    from flcluster.engine.resume import claimed, is_whole, tidy
     from flcluster.records.reader import Run
     from flcluster.report.report import summary_table
     from flcluster.report.tables import wide_console
 
     plan = plan_fit(argv)
     with tidy(plan.run_dir), claimed(plan.run_dir, new=plan.checkpoint is None):
+        if plan.settings.ckpt_path == "auto" and is_whole(plan.run_dir, plan.config):
+            print(f"{plan.run_dir} is finished", file=sys.stderr)
+            return 0
         exp = build(plan)
         summary = run_to_end(exp)
     if not is_main_process():

@@ -4,11 +4,10 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from flcluster.cli.jobs.processes import command_line, refuse_places, run_all, tell
-from flcluster.cli.jobs.variants import Variants, check
+from flcluster.cli.jobs.variants import Variants, check, is_finished
 from flcluster.engine.arguments import with_dashes
 from flcluster.engine.resume import named_after, new_directory
 from flcluster.errors import UserError, at_least
@@ -35,7 +34,8 @@ def study(argv: list[str]) -> int:
     remedy = "algorithm.{unit}: {length} of variant {name}"
     if given.budget is None and plan.budget == "same":
         remedy += " (or budget: own in the file)"
-    return carry_out(variants, given, Path("runs") / named_after(plan.path), remedy, partial(show, plan))
+    base = Path("runs") / named_after(plan.path)
+    return carry_out(variants, given, base, remedy, lambda output: show(plan, output))
 
 
 def carry_out(
@@ -43,16 +43,17 @@ def carry_out(
 ) -> int:
     """Check all variants, run them or list their commands, show what came of them; return the exit code.
 
-    A folder below ``base`` is made only then, where none is named.
+    Without ``--output`` they go into a new folder below ``base``, made once all is well.
     """
     at_least("--jobs", given.jobs, 1, prefix="")
     if twice := [seed for seed in given.seeds or () if given.seeds.count(seed) > 1]:
         raise UserError(f"--seeds has {twice[0]} twice: a seed is one run, name others")
     built = check(variants)
-    from flcluster.cli.jobs.budget import budgets
+    from flcluster.comparison.budget import Words, budgets
 
     with named(variants.plan.called):
-        own = budgets(built, given.budget or variants.plan.budget, remedy)
+        lengths = budgets(built, given.budget or variants.plan.budget, Words(remedy))
+    own = {name: [f"--algorithm.{unit}", f"{length:g}"] for name, (unit, length) in lengths.items()}
     variants = replace(variants, own={n: [*variants.own.get(n, ()), *own.get(n, ())] for n in variants.names})
     for name, flags in own.items():
         print(f"{name}: {' '.join(flags)}, for an equal budget", file=sys.stderr)
@@ -61,7 +62,7 @@ def carry_out(
     if given.list:
         print("\n".join(command_line(output / name, arguments) for name, arguments in jobs))
         return 0
-    unfinished = run_all(output, jobs, given.jobs)
+    unfinished = run_all(output, jobs, given.jobs, is_finished)
     if any((output / name / "summary.json").exists() for name, _ in jobs):
         shown(output)
     return tell(unfinished, len(jobs))

@@ -16,6 +16,7 @@ from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedExc
 from flcluster.engine.arguments import FabricConfig
 from flcluster.engine.config import Plan
 from flcluster.engine.loggers import prepare_loggers
+from flcluster.engine.messages.values import refuse_fields, refuse_unfit
 from flcluster.engine.process import (
     Interrupt,
     end_with_parent,
@@ -67,6 +68,8 @@ def build(plan: Plan) -> Experiment:
 def instantiated(plan: Plan) -> Namespace:
     """Build the configured objects; what their constructors refuse is the user's to fix."""
     at_least("seed_everything", plan.settings.seed_everything, 0, prefix="")
+    for part in ("data", "model", "algorithm"):
+        refuse_unfit(part, _tree(plan.settings.get(part)))
     try:
         with torch_seed(plan.settings.seed_everything, "module"):  # a module of one's own begins as it is made
             made: Namespace = plan.parser.instantiate(plan.settings)
@@ -75,10 +78,17 @@ def instantiated(plan: Plan) -> Namespace:
         while root.__cause__ or root.__context__:  # the parser wraps what a constructor said
             root = root.__cause__ or root.__context__ or root
         raise UserError(str(root) if isinstance(root, UserError) else f"{NOT_BUILT}: {root}") from error
+    for name in ("engine", "algorithm"):
+        refuse_fields(name, made[name])
     if made.model_start is not None:
         path = where_from(made.model_start, plan.run_dir if plan.checkpoint else None)
         start_from(made.model, read_weights(path), str(path))
     return made
+
+
+def _tree(part: Any) -> Any:
+    """Return a part of the settings as a tree of dictionaries; an object that a script has made as it is."""
+    return part.as_dict() if isinstance(part, Namespace) else part
 
 
 def fit(exp: Experiment) -> dict[str, Any]:

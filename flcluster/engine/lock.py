@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from flcluster.errors import UserError
+from flcluster.errors import BusyError
 
 NAME = "run.lock"
 
@@ -102,7 +102,7 @@ def _take(path: Path, mine: Holder) -> None:
     while not _made(path, mine):
         found = _read(path)
         if found is not None and _lives(found, path):
-            raise UserError(
+            raise BusyError(
                 f"{path.parent} is in use by {found}: wait for it, end it, or name another directory (--run_dir DIR)"
             )
         if found is not None:
@@ -152,14 +152,18 @@ def _read(path: Path) -> Holder | None:
 
 
 def _lives(found: Holder, path: Path) -> bool:
-    """Say whether a holder is still there."""
+    """Say whether a holder is still there; of one on another machine that it is not only where that is certain."""
     if found.here:
         return birth(found.pid) == found.birth
     probe = path.with_name(f"{NAME}.{uuid.uuid4().hex}.tmp")
     try:
         probe.touch()  # so that both times are of the file system's clock, not of two machines'
-        return probe.stat().st_mtime - path.stat().st_mtime < LEASE
-    except FileNotFoundError:
+        now = probe.stat().st_mtime
+    except FileNotFoundError:  # who has just begun here clears such files away
+        return True
+    else:
+        with suppress(FileNotFoundError):
+            return now - path.stat().st_mtime < LEASE
         return False
     finally:
         probe.unlink(missing_ok=True)

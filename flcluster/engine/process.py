@@ -22,10 +22,13 @@ if hasattr(signal, "SIGUSR1"):  # not on Windows
 PARENT = "FLCLUSTER_PARENT"
 
 
+RANKS = ("RANK", "SLURM_PROCID", "LOCAL_RANK")
+"""Variables by which those that start several processes tell each which one it is."""
+
+
 def is_main_process() -> bool:
     """Say whether this process is (or will be) rank 0, before Fabric is launched."""
-    ranks = [os.environ.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK")]
-    return all(rank in (None, "0") for rank in ranks)
+    return all(os.environ.get(name) in (None, "0") for name in RANKS)
 
 
 def exit_code(status: str) -> int:

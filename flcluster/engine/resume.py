@@ -1,5 +1,6 @@
 """Where a run lives, and going on with one: what may change and what may not."""
 
+import json
 import re
 import shutil
 import time
@@ -9,19 +10,21 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import yaml
 from jsonargparse import Namespace
 
 from flcluster.engine.arguments import option
 from flcluster.engine.lock import held
 from flcluster.engine.process import is_main_process
-from flcluster.errors import UserError
+from flcluster.errors import BusyError, UserError
 from flcluster.files import has_checkpoint, last_checkpoint
 from flcluster.records.configuration import flat
 
 MAY_CHANGE = (
-    r"run_dir|ckpt_path|logger(\..*)?|engine\.(?!session|threads|metric).*|fabric\.(accelerator|devices|num_nodes|strategy)"
-    r"|algorithm\.init_args\.(cycles|rounds)"
+    r"run_dir|ckpt_path|logger(\..*)?|engine\.(?!session|threads|metric).*"
+    r"|fabric\.(accelerator|devices|num_nodes|strategy)"
 )
+LENGTH = r"algorithm\.init_args\.(cycles|rounds)"
 
 
 def free_directory(settings: Namespace, argv: list[str]) -> Path:
@@ -32,12 +35,14 @@ def free_directory(settings: Namespace, argv: list[str]) -> Path:
         configs = option(argv, "config")
         return new_directory(Path("runs") / (named_after(Path(configs[-1])) if configs else "fit"))
     run_dir = Path(settings.run_dir)
-    refuse_taken(run_dir)
+    refuse_taken(run_dir, looked=settings.ckpt_path == "auto")
     return run_dir
 
 
-def refuse_taken(run_dir: Path) -> None:
-    """Refuse to begin a run where one is."""
+def refuse_taken(run_dir: Path, looked: bool) -> None:
+    """Refuse to begin a run where one is; where none was when one ``looked``, another process was quicker."""
+    if looked and has_checkpoint(run_dir):
+        raise BusyError(f"another process has just begun the run in {run_dir}: go on with it (--ckpt_path last)")
     if has_checkpoint(run_dir) or (run_dir / "summary.json").exists():
         raise UserError(f"run_dir {run_dir} already holds a run: go on with it (--ckpt_path last), or name another one")
 
@@ -100,7 +105,7 @@ def claimed(run_dir: Path, new: bool) -> Iterator[None]:
         return
     with held(run_dir):
         if new:
-            refuse_taken(run_dir)
+            refuse_taken(run_dir, looked=True)
         clear(run_dir)
         yield
 
@@ -128,11 +133,34 @@ def tidy(run_dir: Path) -> Iterator[None]:
 def refuse_changes(now: dict[str, Any], then: dict[str, Any], source: Path) -> None:
     """Refuse to go on with settings other than a run began with, but for those that cannot change a result."""
     a, b = flat(now), flat(then)
-    changed = sorted(k for k in a.keys() | b.keys() if a.get(k) != b.get(k) and not re.fullmatch(MAY_CHANGE, k))
-    if changed:
+    if changed := [key for key in _changed(now, then) if not re.fullmatch(LENGTH, key)]:
         lines = "\n".join(f"  {k}: {b.get(k)!r} -> {a.get(k)!r}" for k in changed)
         raise UserError(
             f"a resumed run keeps its settings, but these differ from {source}:\n{lines}\n"
             "Only the length, devices, engine settings (but session, threads, metric) and loggers may change; start a "
             "new run for anything else."
         )
+
+
+def _changed(now: dict[str, Any], then: dict[str, Any]) -> list[str]:
+    """Return the keys in which settings differ that can change a result."""
+    a, b = flat(now), flat(then)
+    return sorted(k for k in a.keys() | b.keys() if a.get(k) != b.get(k) and not re.fullmatch(MAY_CHANGE, k))
+
+
+def came_to_its_end(run_dir: Path) -> bool:
+    """Say whether a run finished, and has not been begun anew (say, for longer) since it did."""
+    summary, config = run_dir / "summary.json", run_dir / "config.yaml"
+    try:
+        finished = json.loads(summary.read_text(encoding="utf-8"))["status"] == "finished"
+        return finished and summary.stat().st_mtime_ns >= config.stat().st_mtime_ns
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def is_whole(run_dir: Path, now: dict[str, Any]) -> bool:
+    """Say whether a run with these settings and this length is finished, so that there is nothing to go on with."""
+    if not came_to_its_end(run_dir):
+        return False
+    then = yaml.safe_load(config_of(run_dir).read_text(encoding="utf-8"))
+    return not _changed(now, then)

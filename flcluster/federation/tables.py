@@ -27,6 +27,8 @@ class Table:
         )  # NumPy: pages come with the first write
         self.before: dict[int, Tensor | None] | None = None
         """Rows as they were when ``begin`` was called, where they have changed since; None: nothing is to be undone."""
+        self.mixed = False
+        """Whether ``rewrite`` has been called since: to remember what it replaces would take the memory of all rows."""
 
     def __len__(self) -> int:
         return self.count
@@ -45,7 +47,7 @@ class Table:
 
     def begin(self) -> None:
         """Remember from now on what changes, until it is kept or undone."""
-        self.before = {}
+        self.before, self.mixed = {}, False
 
     def keep(self) -> None:
         """Let what has changed stay."""
@@ -53,10 +55,18 @@ class Table:
 
     def undo(self) -> None:
         """Bring back what has changed since ``begin``."""
+        self._refuse_mixed()
         for index, row in (self.before or {}).items():
             self.held[index] = 0 if row is None else row
             self.written[index] = row is not None
         self.before = None
+
+    def _refuse_mixed(self) -> None:
+        if self.mixed:
+            raise UserError(
+                "a step left numbers that are not finite after it had mixed clients' models, which cannot be taken "
+                "back: go on from the last checkpoint (--ckpt_path last), or start anew with a lower model.lr"
+            )
 
     def __contains__(self, index: int) -> bool:
         return bool(self.written[index])
@@ -87,8 +97,7 @@ class Table:
 
     def _room(self, rows: Ints) -> Ints:
         """Return where new values of rows may be written."""
-        for index in rows.tolist():
-            self._remember(index)
+        self.mixed = self.before is not None
         self.written[rows] = True
         return rows
 
@@ -125,6 +134,7 @@ class FileTable(Table):
         self.replaced: list[int] = []  # slots to be free from the next step on
         self.moved: dict[int, tuple[int | None, bool]] | None = None
         """Rows that have changed since ``begin``: their slot then, and whether it was fresh."""
+        self.mixed = False
         self.slot: dict[int, int] = {}
         self.fresh: set[int] = set()  # rows written since the last checkpoint: their slot may be overwritten
         self.free: list[int] = []
@@ -162,7 +172,7 @@ class FileTable(Table):
 
     def begin(self) -> None:
         """Remember from now on what changes, until it is kept or undone: what is replaced stays in the file."""
-        self.moved = {}
+        self.moved, self.mixed = {}, False
 
     def keep(self) -> None:
         """Let what has changed stay."""
@@ -170,6 +180,7 @@ class FileTable(Table):
 
     def undo(self) -> None:
         """Bring back what has changed since ``begin``."""
+        self._refuse_mixed()
         for index, (slot, fresh) in (self.moved or {}).items():
             self.replaced.append(self.slot.pop(index))
             self.fresh.discard(index)
@@ -187,8 +198,10 @@ class FileTable(Table):
         return np.array([self.slot[index] for index in rows.tolist()], dtype=np.int64)
 
     def _room(self, rows: Ints) -> Ints:
+        moved, self.moved = self.moved, None
         for index in rows.tolist():
             self._move(index)
+        self.moved, self.mixed = moved, moved is not None
         return self._places(rows)
 
     def _take(self) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.table import Table
 
 from flcluster.errors import UserError
-from flcluster.files import slug
+from flcluster.files import replacing, slug
 from flcluster.records.columns import COLUMNS, LAST, Column, column
 from flcluster.records.reader import Key, Run, final_column, number
 from flcluster.report.figures.accuracy import accuracy_figure
@@ -152,6 +152,15 @@ def print_tables(runs: Sequence[Run]) -> None:
         console.print(table)
 
 
+def print_significance(runs: Sequence[Run]) -> None:
+    """Print paired tests, or why there is none."""
+    console, tests = wide_console(), significance(runs)
+    for table in map(terminal, tests):
+        console.print(table)
+    if not tests:
+        console.print("no tests: they are of methods on the same data that share several seeds")
+
+
 def write_report(runs: Sequence[Run], out_dir: str | Path) -> list[Path]:
     """Write ``report.md``, ``report.csv``, ``report.tex`` and the pictures; return what was written."""
     if not runs:
@@ -167,7 +176,8 @@ def write_report(runs: Sequence[Run], out_dir: str | Path) -> list[Path]:
     lines += [line for test in tests for line in (f"## {test.title}", "", markdown(test), "")]
     lines += [f"![{picture.stem}]({picture.name})\n" for picture in pictures]
     lines += ["## Runs", "", *(f"- {run.label}: `{run.path}`" for run in runs), ""]
-    (out / "report.md").write_text("\n".join(lines), encoding="utf-8")
+    with replacing(out / "report.md") as temporary:
+        temporary.write_text("\n".join(lines), encoding="utf-8")
     write_latex([grid, *tests], out / "report.tex")
     return [out / "report.md", out / "report.csv", out / "report.tex", *pictures]
 

@@ -11,6 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from flcluster.files import replacing
+
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#000000", "#56B4E9", "#999933")
 """A palette that colour-blind readers can tell apart (its yellow, too faint for lines, replaced by olive)."""
 
@@ -62,12 +64,16 @@ def save(figure: Figure | None, path: str | Path, formats: Iterable[str] = ()) -
     """Write a figure as PNG, and beside it in other formats; return where the PNG is, nothing for no figure."""
     if figure is None:
         return None
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    path = Path(path)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=150, format="png")
     for ending in formats:
-        with rc_context({"pdf.fonttype": 42, "svg.fonttype": "none"}):  # text that stays text, in journals' fonts too
-            figure.savefig(Path(path).with_suffix(f".{ending}"), metadata={PRINTED[ending]: None})
-    return Path(path)
+        with (
+            replacing(path.with_suffix(f".{ending}")) as temporary,
+            rc_context({"pdf.fonttype": 42, "svg.fonttype": "none"}),  # text that stays text, in journals' fonts too
+        ):
+            figure.savefig(temporary, metadata={PRINTED[ending]: None}, format=ending)
+    return path
 
 
 def band(axes: Axes, x: NDArray[np.float64], values: NDArray[np.float64], ink: str) -> None:

@@ -35,8 +35,8 @@ class Recipe:
     """Weights of the first models that are in no file."""
 
 
-def recipe(given: Given) -> Recipe:
-    """Read the arguments of ``fit``."""
+def recipe(given: Given, place: Path | None = None) -> Recipe:
+    """Read the arguments of ``fit``; with a ``place`` only to see whether they are right, wherever the run will be."""
     config, run_dir, ckpt = (given.get(name) for name in ("config", "run_dir", "ckpt"))
     if ckpt == "last" and run_dir is None:
         raise UserError('ckpt="last" needs run_dir=…, the run to go on with')
@@ -52,7 +52,9 @@ def recipe(given: Given) -> Recipe:
     tree, start = _tree(given, base)
     settings = _parsed(parser, tree, base)
     settings.run_dir = None if run_dir is None else str(run_dir)
-    if checkpoint is None:
+    if place is not None:
+        home = place
+    elif checkpoint is None:
         home = free_directory(settings, ["--config", str(config)] if config else [])
     assert home is not None
     then = yaml.safe_load(config_of(home).read_text(encoding="utf-8")) if checkpoint else {}

@@ -121,6 +121,12 @@ class Runs(Sequence[Run]):
 
         print_tables(self._runs)
 
+    def significance(self) -> None:
+        """Print paired tests of the final accuracy over the seeds that methods share, and say so if there is none."""
+        from flcluster.report.report import print_significance
+
+        print_significance(self._runs)
+
     def report(self, output: str | Path) -> list[Path]:
         """Write ``report.md``, ``report.csv`` and the figures of all runs into a folder; return what was written."""
         from flcluster.report.report import write_report

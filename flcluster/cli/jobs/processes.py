@@ -8,16 +8,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
 from flcluster.cli.program import program
+from flcluster.comparison.turns import Turns
 from flcluster.engine.arguments import option
 from flcluster.engine.process import SIGNALS
-from flcluster.errors import UserError
+from flcluster.errors import BusyError, UserError
+from flcluster.files import run_folder
 
 Process = tuple[str, list[str]]
 """The name of a run's directory and the arguments of its ``flcluster fit``."""
@@ -35,9 +36,7 @@ def refuse_places(command: str, arguments: list[str]) -> None:
 
 def with_seed(name: str, arguments: list[str], seed: int | None) -> Process:
     """Return the job of one seed; without one, the configuration's own."""
-    if seed is None:
-        return name, arguments
-    return f"{name}-seed{seed}", [*arguments, "--seed_everything", str(seed)]
+    return run_folder(name, seed), arguments if seed is None else [*arguments, "--seed_everything", str(seed)]
 
 
 def fit_arguments(run_dir: Path, arguments: list[str]) -> list[str]:
@@ -54,27 +53,40 @@ def command_line(run_dir: Path, arguments: list[str]) -> str:
     return shlex.join([*(["flcluster"] if found else program()), *fit_arguments(run_dir, arguments)])
 
 
-def run_all(output: Path, jobs: Sequence[Process], at_once: int = 1) -> dict[str, int]:
+def run_all(
+    output: Path,
+    jobs: Sequence[Process],
+    at_once: int = 1,
+    is_finished: Callable[[Path, Sequence[str]], bool] = lambda run_dir, arguments: False,
+) -> dict[str, int]:
     """Run ``flcluster fit`` once per job below ``output``, all of them whatever becomes of one.
 
-    Returns the exit codes of those that did not finish, by name; runs that a signal kept from beginning are among them.
+    What another command is running is left to it, and taken over if it goes away. Returns the exit codes of those that
+    did not finish, by name; runs that a signal kept from beginning are among them.
     """
-    waiting = deque(enumerate(jobs, start=1))
+    arguments, turns = dict(jobs), Turns(output, dict(jobs))
     running: dict[str, subprocess.Popen[bytes]] = {}
     unfinished: dict[str, int] = {}
     with _told_to_stop(running) as told:
-        while running or (waiting and not told):
-            while waiting and len(running) < at_once and not told:
-                at, (name, arguments) = waiting.popleft()
-                print(f"run {at} of {len(jobs)}: {output / name}", file=sys.stderr, flush=True)
-                running[name] = begin(output / name, arguments, at_once)
+        while running or (turns.left and not told):
+            while len(running) < at_once and not told and (name := turns.take()) is not None:
+                at = f"run {list(arguments).index(name) + 1} of {len(arguments)}: {output / name}"
+                done = is_finished(output / name, arguments[name])
+                print(f"{at}{' is finished' if done else ''}", file=sys.stderr, flush=True)
+                if not done:
+                    running[name] = begin(output / name, arguments[name], at_once)
+            if turns.left and not running and not told:
+                turns.wait()
             for name, process in list(running.items()):
                 if (code := process.poll()) is not None:
                     del running[name]
-                    unfinished |= _told_of(output, name, outcome(output / name, code), at_once)
+                    if code == BusyError.exit_code:
+                        turns.put_back(name)
+                    else:
+                        unfinished |= _told_of(output, name, outcome(output / name, code), at_once)
             if running:
                 _wait(running)
-    return unfinished | {name: 128 + told[0] for _, (name, _) in waiting}
+    return unfinished | {name: 128 + told[0] for name in turns.left}
 
 
 def begin(run_dir: Path, arguments: list[str], at_once: int = 1) -> "subprocess.Popen[bytes]":
@@ -84,7 +96,7 @@ def begin(run_dir: Path, arguments: list[str], at_once: int = 1) -> "subprocess.
         return subprocess.Popen(command)
     threads = os.environ.get("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // at_once)))
     said_in(run_dir).parent.mkdir(parents=True, exist_ok=True)
-    with said_in(run_dir).open("w") as file:
+    with said_in(run_dir).open("a") as file:  # another command may be writing there, of the same run
         return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": threads}, stdout=file, stderr=file)
 
 

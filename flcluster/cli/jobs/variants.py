@@ -3,16 +3,20 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
-from jsonargparse import Namespace
 
 from flcluster.cli.arguments import loading
 from flcluster.cli.jobs.processes import Process, with_seed
+from flcluster.engine.resume import came_to_its_end, is_whole
+from flcluster.errors import UserError
 from flcluster.files import replacing, slug
 from flcluster.report.study.checks import named
 from flcluster.report.study.file import Study
+
+if TYPE_CHECKING:
+    from flcluster.comparison.budget import Built
 
 
 @dataclass(frozen=True)
@@ -42,19 +46,10 @@ class Variants:
         return [with_seed(slug(name), arguments[name], seed) for seed in seeds for name in self.names]
 
 
-@dataclass(frozen=True)
-class Built:
-    """A variant as it would run."""
-
-    made: Namespace
-    """Its parts, of which none has begun."""
-    data: str
-    """The settings of its data; variants with the same ones are compared."""
-
-
-def check(variants: Variants) -> dict[str, Built]:
+def check(variants: Variants) -> "dict[str, Built]":
     """Parse and build every variant before the first one runs, so that no mistake waits behind hours of training."""
     loading("study" if variants.plan.path.suffix else "compare", [*variants.before, *variants.after])
+    from flcluster.comparison.budget import Built
     from flcluster.engine.config import Plan, fit_parser
     from flcluster.engine.fit import instantiated
 
@@ -65,8 +60,23 @@ def check(variants: Variants) -> dict[str, Built]:
         with named(f"{variants.plan.called}: variant {name}"):
             given = parser.parse_args(variants.arguments(name, settings))
             given.logger = None  # parsed, but none begins to write yet
-            built[name] = Built(instantiated(Plan(parser, given, Path("."), None)), text(given.data.as_dict()))
+            source = text(given.data.as_dict())
+            made = instantiated(Plan(parser, given, Path("."), None))
+            built[name] = Built(made.algorithm, made.data, made.seed_everything, source)
     return built
+
+
+def is_finished(run_dir: Path, arguments: Sequence[str]) -> bool:
+    """Say whether a run with these arguments is finished: there is no need to begin a process that says so."""
+    if not came_to_its_end(run_dir):
+        return False
+    from flcluster.engine.config import Plan, fit_parser
+
+    parser = fit_parser()
+    try:
+        return is_whole(run_dir, Plan(parser, parser.parse_args(list(arguments)), run_dir, None).config)
+    except UserError:
+        return False
 
 
 def bases(plan: Study, name: str) -> list[str]:

@@ -19,8 +19,9 @@ def broken(before: Any, after: Any, gaps: Collection[str] = (), name: str = "sta
         gaps: Names of parts in which NaN stands for what is not known (see ``unknown``).
         name: What the state is called.
 
+    >>> import torch
     >>> broken({"a": torch.ones(2), "b": [1.0]}, {"a": torch.ones(2), "b": [math.nan]})
-    'b'
+    'b[0]'
     """
     if after is before or name in gaps:
         return None
@@ -33,6 +34,7 @@ def broken(before: Any, after: Any, gaps: Collection[str] = (), name: str = "sta
 def unknown(state: Any, name: str = "state") -> set[str]:
     """Return the names of the parts of a run's first state that are not finite: there NaN says "not known yet".
 
+    >>> import torch
     >>> sorted(unknown({"best": torch.full((2,), math.nan), "models": torch.ones(2), "memory": {"utility": math.nan}}))
     ['best', 'utility']
     """

@@ -11,6 +11,7 @@ from flcluster.protocol.base import Algorithm
 def method_named(name: str) -> tuple[str, Mapping[str, Any]]:
     """Return the class that a printed name means, and the settings that go with it; any other name as it is.
 
+    >>> import flcluster.algorithms
     >>> method_named("AP-FL"), method_named("q-FedAvg"), method_named("mine.Method")
     (('APFL', {}), ('QFedAvg', {}), ('mine.Method', {}))
     """

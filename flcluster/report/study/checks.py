@@ -1,14 +1,13 @@
 """What is refused in a study file although each of its keys is right: names, files and columns that do not fit."""
 
 import argparse
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flcluster.errors import UserError
-from flcluster.files import slug
+from flcluster.files import refuse_alike
 from flcluster.report.paper_tables import list_tables
 from flcluster.report.study.matrix import chosen
 from flcluster.report.study.series import grouped, series
@@ -31,7 +30,9 @@ def named(where: str) -> Iterator[None]:
 
 def check(study: "Study") -> None:
     """Refuse a study whose parts do not fit together."""
-    _check_names(list(study.variants))
+    if not study.variants:
+        raise UserError("variants or matrix must name settings, e.g. variants: {Global: {algorithm: FedAvg}}")
+    refuse_alike(list(study.variants), "variants")
     bases = [*study.base, *(path for layers in study.layers.values() for each in layers for path in each.base)]
     if absent := [str(path) for path in dict.fromkeys(bases) if not path.is_file()]:
         raise UserError(f"base: there is no file {', '.join(absent)}")
@@ -50,16 +51,6 @@ def check(study: "Study") -> None:
     names = [picture.name for picture in study.figures]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(f"figures: {', '.join(twice)} would be written twice; give each figure a file: NAME of its own")
-
-
-def _check_names(names: list[str]) -> None:
-    if not names:
-        raise UserError("variants or matrix must name settings, e.g. variants: {Global: {algorithm: FedAvg}}")
-    if wrong := [name for name in names if not slug(name) or re.search(r"-seed\d+$", slug(name))]:
-        raise UserError(f"variants: {wrong[0]!r} gives no directory name of its own; call it something else")
-    folders = [slug(name).lower() for name in names]
-    if alike := [name for name in names if folders.count(slug(name).lower()) > 1]:
-        raise UserError(f"variants: {', '.join(alike)} would share one directory; tell them apart in letters or digits")
 
 
 def _check_target(target: "Target", study: "Study") -> None:

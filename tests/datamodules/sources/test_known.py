@@ -13,7 +13,7 @@ from flcluster.data import FederatedDataModule
 from flcluster.datamodules import Images, Known, NaturalIds, Rotated, RotatedMiniImagenet, Skewed
 from flcluster.errors import UserError
 
-FILES = {"val_share": 0.0, "batch_size": 128, "root": "data", "download": False, "seed": 0}
+FILES = {"val_share": 0.0, "unseen": None, "batch_size": 128, "root": "data", "download": False, "seed": 0}
 IMAGES = {"dataset_kwargs": None, "image_size": None}
 NAMED = {"dataset", "num_classes", "input_shape", "mean", "std"}
 ROTATED = IMAGES | {

@@ -43,7 +43,7 @@ def script(tmp_path_factory):
         ("fit --algorithm FedS", {"FedSPD", "FedSoftAsync"}),
         ("fit --algorithm.help FedB", {"FedBuff"}),
         ("data --data RotatedD", {"RotatedDataModule", "RotatedDigits"}),
-        ("fit --model M", {"MLP"}),
+        ("fit --model Shuf", {"ShuffleNetV2"}),
         ("fit --engine.max", {"--engine.max_time", "--engine.max_updates"}),
         ("fit --config con", {"conf.yaml"}),
     ],

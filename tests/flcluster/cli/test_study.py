@@ -308,6 +308,14 @@ def test_equal_budgets_are_made_on_request(started):
     ]
 
 
+def test_methods_of_a_comparison_have_names_and_settings_of_their_own(started):
+    line = ["compare", "--config", str(TINY), "--methods", "CDFL", "gentle=CDFL", "engine.threads=1", "--output", "out"]
+    assert main([*line, "--gentle.rho", "0.01", "--seeds", "4"]) == 0
+    assert [name for name, _ in started] == ["out/CDFL-seed4", "out/gentle-seed4"]
+    own = [(arguments[-4:-2], "--engine.threads=1" in arguments) for _, arguments in started]
+    assert own[0] == (["--config", "out/variants/CDFL.yaml"], True) and own[1] == (["--algorithm.rho", "0.01"], True)
+
+
 # machines -----------------------------------------------------------------------------------------------------------
 
 

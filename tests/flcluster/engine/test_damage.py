@@ -1,5 +1,6 @@
 """What a resumed run reads is as it was written, or the run goes on from the checkpoint before, or it says why not."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -135,6 +136,9 @@ def test_auto_goes_on_if_there_is_something_to_go_on_from(capsys):
     for at in ("7", "13", "null"):
         assert go(*flags, "--engine.max_updates", at) == 0
     assert numbers("auto") == numbers("whole")
+    assert len(json.loads(Path("auto/provenance.json").read_text())) == 3
+    assert go(*flags) == 0 and go(*flags, "--algorithm.cycles", "6") == 0
+    assert len(json.loads(Path("auto/provenance.json").read_text())) == 4, "only what is longer goes on"
     assert go("--config", TINY, "--ckpt_path", "auto") == 2
     assert "--ckpt_path auto needs --run_dir" in capsys.readouterr().err
 
@@ -144,6 +148,6 @@ def test_a_second_process_on_the_same_directory_is_refused(cut, capsys):
 
     before = numbers("cut")
     with held(cut):
-        assert go_on("cut") == 2
+        assert go_on("cut") == 75
     assert f"in use by process {os.getpid()}" in capsys.readouterr().err
     assert numbers("cut") == before and not (cut / "run.lock").exists()

@@ -15,6 +15,7 @@ from flcluster.engine.arguments import seconds
 from flcluster.engine.callbacks import Callback, EarlyStopping
 from flcluster.engine.config import plan_fit
 from flcluster.engine.fit import build, fit
+from flcluster.score import Score
 
 TINY = str(Path(__file__).parents[2] / "tiny.yaml")
 
@@ -140,6 +141,7 @@ def test_a_run_is_never_overwritten(capsys):
 @pytest.mark.parametrize("harm", ["cut", "text", "missing"])
 def test_bad_checkpoint(harm, capsys):
     run("a", "--engine.max_updates", "2")
+    Path("a/checkpoints/previous.ckpt").unlink()  # test_damage.py has what is done with it
     path = Path("a/checkpoints/last.ckpt")
     if harm == "cut":
         path.write_bytes(path.read_bytes()[:1000])
@@ -196,7 +198,7 @@ def test_early_stopping_does_not_cut_the_end_short():
     """Nothing improves while AP-FL's generator learns."""
     stopping = EarlyStopping(monitor="acc_global", patience=2)
     for closing, stops in ((True, None), (False, "acc_global has not improved for 2 sessions")):
-        loop = SimpleNamespace(position=9, closing=closing, stop=None)
+        loop = SimpleNamespace(position=9, closing=closing, stop=None, fed=SimpleNamespace(score=Score()))
         for _ in range(3):
             stopping.on_session_end(loop, {"acc_global": 0.5})
         assert loop.stop == stops

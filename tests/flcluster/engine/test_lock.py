@@ -143,3 +143,15 @@ def test_of_many_that_find_a_dead_holder_one_gets_it(tmp_path, links, monkeypatc
         [thread.start() for thread in threads]
         [thread.join() for thread in threads]
     assert most[0] == 1 and len(done) == 10
+
+
+def test_who_has_just_begun_may_clear_the_probe_of_another_away(tmp_path, monkeypatch):
+    found = elsewhere(tmp_path)
+    real = lock.Path.touch
+
+    def cleared(path, *given, **named):
+        real(path, *given, **named)
+        path.unlink()
+
+    monkeypatch.setattr(lock.Path, "touch", cleared)
+    assert holder(tmp_path) == found

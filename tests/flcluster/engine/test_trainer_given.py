@@ -51,7 +51,7 @@ def test_a_run_says_what_it_takes_a_trainer_for_and_goes_on_bit_for_bit(capsys):
     assert whole == cut != bare
     assert main(["fit", "--run_dir", "cut", "--ckpt_path", "last", "--trainer", "{gradient_clip_val: 2.0}"]) == 2
     assert "trainer.gradient_clip_val: 1.0 -> 2.0" in capsys.readouterr().err
-    assert isinstance(fl.load("whole").model(client=1), MLP)
+    assert isinstance(fl.load("whole").model(client=2), MLP)
 
 
 @pytest.mark.usefixtures("noisy")

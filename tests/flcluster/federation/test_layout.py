@@ -286,7 +286,8 @@ def test_frozen_parameters_stay():
     ("values", "finite"),
     [
         ([1.0, -2.0], True),
-        ([3e38, 3e38], True),  # the sum overflows, the values do not
+        ([1e19, 1e19], True),  # their squares add up to 2e38
+        ([3e38, 3e38], False),  # their squares overflow
         ([float("inf"), float("-inf")], False),
         ([0.0, float("inf")], False),
         ([float("nan"), 1.0], False),

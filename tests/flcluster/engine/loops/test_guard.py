@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from replay import begun
@@ -14,6 +15,7 @@ from upload_methods import COMMON, METHODS, Breaker, make
 from flcluster.algorithms import CA2FL, FedAvg, Scaffold
 from flcluster.cli import main
 from flcluster.engine.loops.guard import broken
+from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
 from flcluster.federation.layout import all_finite
 
@@ -159,6 +161,22 @@ def test_a_bank_undoes_what_changed_since(tmp_path, budget, shared):
     back = Bank(tmp_path / f"{budget}", 3, budget, shared)
     back.restore(saved)
     assert [back.table("own", 4)[i].tolist() for i in range(4)] == before
+
+
+@pytest.mark.parametrize("budget", [2**30, 0], ids=["memory", "file"])
+def test_mixed_rows_are_not_taken_back_but_said_so(tmp_path, budget):
+    """Gossip replaces all rows in place: to remember them would take the memory of another table."""
+    table = Bank(tmp_path, 3, budget).table("own", 2)
+    table[0], table[1] = torch.ones(3), torch.zeros(3)
+    table.begin()
+    table.rewrite(np.array([0, 1]), np.array([0, 1]), lambda rows: rows + 1, 2)
+    with pytest.raises(UserError, match="cannot be taken back: go on from the last checkpoint"):
+        table.undo()
+    table.keep()
+    table.begin()  # in the next step it can be again
+    table[0] = torch.full((3,), 9.0)
+    table.undo()
+    assert [table[i].tolist() for i in range(2)] == [[2.0] * 3, [1.0] * 3]
 
 
 @pytest.mark.parametrize("method", ["FedAvg", "CDFL"])

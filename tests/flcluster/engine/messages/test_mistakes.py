@@ -38,7 +38,7 @@ def refused(capsys, *argv: str) -> str:
         ("--algorithm flcluster.datamodules.RotatedDigits", "is no method; flcluster methods lists them"),
         ("--data RotatedDigit", "there is no datamodule RotatedDigit; did you mean RotatedDigits"),
         ("--data RotatedDigit", "flcluster data --list lists them"),
-        ("--model MPL", "there is no model MPL; did you mean MLP? there are CNN, MLP, ResNet18"),
+        ("--model MPL", "there is no model MPL; did you mean MLP"),
         ("--model flcluster.modules.MPL", "flcluster.modules has no MPL; did you mean MLP?"),
         ("--model mine.Softmax", "mine.Softmax cannot be imported (No module named 'mine'); PYTHONPATH=."),
         ("--logger CVSLogger", "did you mean CSVLogger"),

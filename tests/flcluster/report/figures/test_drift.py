@@ -75,7 +75,7 @@ def test_only_panels_with_data():
     ],
 )
 def test_a_run_without_drift_has_no_drift_picture(columns, step):
-    """Accuracy alone is none, over simulated time neither (accuracy.png has it); nor are level lines or one cluster."""
+    """Accuracy alone is none, over simulated time neither (accuracy.png has it); nor are level lines, one cluster."""
     assert drift_figure(drifting(step=step, **columns)) is None
 
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flcluster.cli.jobs.variants import Built
 from flcluster.data import FederatedDataModule
 from flcluster.errors import UserError
 from flcluster.protocol.base import Algorithm
@@ -12,6 +11,41 @@ from flcluster.protocol.budget import length_for, length_of
 
 TOLERANCE = 0.05
 """Share by which budgets may differ, besides half a round: rounds are whole, and who trains may be drawn."""
+
+
+Length = tuple[str, float]
+"""What a length is called, rounds or cycles, and its value."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A variant as it would run; none of its parts has begun."""
+
+    method: Algorithm[Any]
+    data: FederatedDataModule
+    seed: int
+    source: str
+    """The settings of its data; variants with the same ones are compared."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """How to tell what to change."""
+
+    remedy: str
+    """How to give a variant another length, with {name}, {unit} and {length}."""
+    argument: str = "--budget"
+    """What the budget is called."""
+    given: str = "--budget {}"
+    """How it is given."""
+    quote: str = ""
+    """What is around words."""
+
+    @property
+    def ways(self) -> str:
+        """Say what may be given instead."""
+        equal, own = (self.given.format(f"{self.quote}{word}{self.quote}") for word in ("equal", "own"))
+        return f"{equal} (all as the first), {self.given.format('SAMPLES')} (all so many), {own} (as they are)"
 
 
 @dataclass(frozen=True)
@@ -25,7 +59,7 @@ class Planned:
     samples: float
 
     @property
-    def length(self) -> tuple[str, float]:
+    def length(self) -> Length:
         """What its length is called, and its value."""
         return length_of(self.method)
 
@@ -35,35 +69,34 @@ class Planned:
         step = self.samples / length / 2 if unit == "rounds" else 0.0
         return abs(self.samples - goal) <= max(TOLERANCE * goal, step)
 
-    def flag(self, goal: float) -> list[str]:
-        """Return the argument that makes the budget the goal."""
-        unit, _ = self.length
-        return [f"--algorithm.{unit}", f"{length_for(self.method, self.data, self.seed, goal):g}"]
+    def length_to(self, goal: float) -> Length:
+        """Return the length that makes the budget the goal."""
+        return self.length[0], length_for(self.method, self.data, self.seed, goal)
 
 
-def budgets(built: Mapping[str, Built], wanted: str, remedy: str) -> dict[str, list[str]]:
-    """Compare budgets of variants on the same data; return the arguments that give variants the one they are to have.
+def budgets(built: Mapping[str, Built], wanted: str, words: Words) -> dict[str, Length]:
+    """Compare budgets of variants on the same data; return the lengths that give variants the one they are to have.
 
     Args:
         built: What the variants consist of, by name.
         wanted: same: refuse other budgets than the first one's; equal: give all that of the first; a number of samples:
             give all that one; own: leave them as they are.
-        remedy: How to give a variant another length, with {name}, {unit} and {length}.
+        words: How to tell what to change.
     """
-    goal = _goal(wanted)
+    goal = _goal(wanted, words)
     if wanted == "own":
         return {}
-    flags: dict[str, list[str]] = {}
+    lengths: dict[str, Length] = {}
     for group in _planned(built):
         aim = group[0].samples if goal is None else goal
         unlike = [each for each in group if not each.is_like(aim)]
         if unlike and wanted == "same":
-            raise UserError(_refusal(group, aim, remedy))
-        flags |= {each.name: each.flag(aim) for each in unlike}
-    return flags
+            raise UserError(_refusal(group, aim, words))
+        lengths |= {each.name: each.length_to(aim) for each in unlike}
+    return lengths
 
 
-def _goal(wanted: str) -> float | None:
+def _goal(wanted: str, words: Words) -> float | None:
     if wanted in ("same", "equal", "own"):
         return None
     try:
@@ -71,7 +104,7 @@ def _goal(wanted: str) -> float | None:
     except ValueError:
         goal = 0.0
     if not goal > 0:
-        raise UserError(f"--budget is {wanted!r}: give equal, own, or a number of samples of local training")
+        raise UserError(f"{words.argument} is {wanted!r}: give equal, own, or a number of samples of local training")
     return goal
 
 
@@ -79,30 +112,29 @@ def _planned(built: Mapping[str, Built]) -> list[list[Planned]]:
     """Return what variants will train on, those on the same data together, which are set up once."""
     groups: dict[str, list[Planned]] = {}
     for name, variant in built.items():
-        group, made = groups.setdefault(variant.data, []), variant.made
-        data = group[0].data if group else made.data
+        group = groups.setdefault(variant.source, [])
+        data = group[0].data if group else variant.data
         if not group:
             data.prepare_data()
             data.setup("fit")
-        seed = made.seed_everything
-        group.append(Planned(name, made.algorithm, data, seed, made.algorithm.samples_planned(data, seed)))
+        samples = variant.method.samples_planned(data, variant.seed)
+        group.append(Planned(name, variant.method, data, variant.seed, samples))
     return list(groups.values())
 
 
-def _refusal(group: list[Planned], goal: float, remedy: str) -> str:
+def _refusal(group: list[Planned], goal: float, words: Words) -> str:
     def line(each: Planned) -> str:
         unit, length = each.length
         told = f"  {each.name}: {each.samples:,.0f} samples ({unit} {length:g})"
         if each.is_like(goal):
             return told
-        return (
-            f"{told}; {remedy.format(name=each.name, unit=unit, length=each.flag(goal)[1])} makes them like the first"
-        )
+        remedy = words.remedy.format(name=each.name, unit=unit, length=f"{each.length_to(goal)[1]:g}")
+        return f"{told}; {remedy} makes them like the first"
 
     return "\n".join(
         [
             "these would train on unlike numbers of samples of the same data, which is no comparison of methods:",
             *map(line, group),
-            "or give --budget equal (all as the first), --budget SAMPLES (all so many), --budget own (as they are)",
+            f"or give {words.ways}",
         ]
     )

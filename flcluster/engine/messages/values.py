@@ -1,0 +1,76 @@
+"""Settings that no run can have, whatever they are of: null where a value is needed, NaN, infinity, absurd sizes."""
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Mapping
+from types import NoneType
+from typing import Any
+
+from flcluster.engine.messages.classes import imported, leaves, parameters
+from flcluster.errors import UserError
+
+LINKED = ("model.num_classes", "model.input_shape", "data.seed")
+"""What comes from elsewhere once the objects are built."""
+
+LARGEST = 3.4e38
+"""The largest number that a model's weights can hold."""
+
+
+def refuse_unfit(key: str, part: Any) -> None:
+    """Refuse settings of a class and of its parts that no run can have, by their keys.
+
+    Args:
+        key: What the part is called, e.g. ``algorithm``.
+        part: ``{"class_path": …, "init_args": {…}}``; anything else has no settings to look at.
+    """
+    if not (isinstance(part, Mapping) and isinstance(part.get("class_path"), str)):
+        return
+    kind = imported(part["class_path"])
+    hints, infinite = parameters(kind), getattr(kind, "may_be_infinite", ())
+    for name, value in (part.get("init_args") or {}).items():
+        where = f"{key}.{name}"
+        if value is None and where not in LINKED and not _may_be_null(kind, name, hints.get(name)):
+            raise UserError(f"{where} is null, and {kind.__name__} needs a value there: leave it out for the default")
+        refuse_number(where, value, name in infinite)
+        for at, each in enumerate(value) if isinstance(value, list | tuple) else [("", value)]:
+            refuse_unfit(where if at == "" else f"{where}[{at}]", each)
+
+
+def refuse_number(key: str, value: Any, infinite: bool = False) -> None:
+    """Refuse numbers that are none, or that a model's weights cannot hold; in lists and mappings too.
+
+    >>> refuse_number("algorithm.rho", [0.1, math.nan])
+    Traceback (most recent call last):
+    flcluster.errors.UserError: algorithm.rho is nan: give a number
+    """
+    if isinstance(value, Mapping) and "class_path" not in value:
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            refuse_number(key, each, infinite)
+    if not isinstance(value, float) or (math.isinf(value) and infinite):
+        return
+    if not math.isfinite(value):
+        raise UserError(f"{key} is {value}: give {'a finite ' if math.isinf(value) else 'a '}number")
+    if abs(value) > LARGEST:
+        raise UserError(f"{key} is {value:g}, which is more than a model's numbers can hold ({LARGEST:g})")
+
+
+def refuse_fields(key: str, made: Any) -> None:
+    """Refuse the same numbers in an object that a script has made: in its fields, and in those of its parts."""
+    if not dataclasses.is_dataclass(made) or isinstance(made, type):
+        return
+    infinite = getattr(made, "may_be_infinite", ())
+    for field in dataclasses.fields(made):
+        value = getattr(made, field.name)
+        refuse_number(f"{key}.{field.name}", value, field.name in infinite)
+        refuse_fields(f"{key}.{field.name}", value)
+
+
+def _may_be_null(kind: type, name: str, hint: Any) -> bool:
+    """Say whether a setting may be null: its type says so, or its default is, or nobody knows."""
+    if hint is None or {Any, NoneType, object} & {leaf for leaf in leaves(hint) if getattr(leaf, "__hash__", None)}:
+        return True
+    default = inspect.signature(kind).parameters.get(name)
+    return default is not None and default.default is None
