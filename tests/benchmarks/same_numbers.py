@@ -28,7 +28,7 @@ SHORT = {
 AP_FL = ["--algorithm.generator_steps", "40", "--algorithm.friend_epochs", "2"]
 FEDDF = ["--data.proxy_size", "100"]
 RUNS: dict[str, tuple[str, list[str]]] = {
-    **{name: (UPLOADS, []) for name in ("CDFL", "CCFL", "FedSoftAsync", "FedBuff", "CA2FL", "Local")},
+    **{name: (UPLOADS, []) for name in ("CDFL", "CCFL", "FedSoftAsync", "FedBuff", "CA2FL", "FedAsync", "Local")},
     "Local-own": (UPLOADS, ["--algorithm.start", "own"]),
     "CDFL-epochs": (UPLOADS, ["--algorithm.staleness_unit", "epochs"]),
     **{name: (ROUNDS, []) for name in ("FedAvg", "FedProx", "FedYogi", "QFedAvg", "IFCA")},
