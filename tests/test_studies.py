@@ -39,7 +39,12 @@ def study_of(name: str) -> Study:
 def build(plan, monkeypatch):
     """Build all variants of a study, by name."""
     built = []
-    monkeypatch.setattr("flcluster.engine.fit.instantiated", lambda made: built.append(instantiated(made)))
+
+    def kept(made):
+        built.append(instantiated(made))
+        return built[-1]
+
+    monkeypatch.setattr("flcluster.engine.fit.instantiated", kept)
     assert plan.budget == "own"  # as long as the paper has them
     check(Variants(plan, list(plan.variants)))
     return dict(zip(plan.variants, built, strict=True))
@@ -215,7 +220,7 @@ def test_momentum_is_swept_beside_dfca_on_both_kinds_of_pixels(monkeypatch):
 def test_dfca_and_its_baselines_run_on_digits(monkeypatch, capsys):
     """From the command to the picture; in this process, and with as little training as shows something."""
 
-    def here(output, jobs, at_once):
+    def here(output, jobs, at_once, is_finished):
         codes = {name: main(["fit", *arguments, "--run_dir", str(output / name)]) for name, arguments in jobs}
         return {name: code for name, code in codes.items() if code}
 

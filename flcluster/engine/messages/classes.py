@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
@@ -71,7 +72,8 @@ def actions(parser: ArgumentParser) -> dict[str, Any]:
     }
 
 
-def parameters(kind: type) -> dict[str, Any]:
+@cache
+def parameters(kind: type) -> Mapping[str, Any]:
     """Return the settings that a class takes, with their types, as a configuration names them."""
     parser = ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(kind, fail_untyped=False, sub_configs=False)

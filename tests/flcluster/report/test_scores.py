@@ -64,6 +64,7 @@ def test_axes_name_the_score():
     (left, right) = accuracy_figure(repeats([run]), {"CDFL": "red"}).axes
     assert left.get_ylabel() == "client val_rmse (lower is better)"
     assert right.get_ylabel() == "mean cluster val_rmse (lower is better)"
+    run.metrics["heterogeneity"] = run.metrics["client_acc"]
     panels = {axes.get_title(): axes.get_ylabel() for axes in drift_figure(run).axes}
     assert panels["val_rmse over rounds"] == "mean client val_rmse (lower is better)"
 
