@@ -45,8 +45,7 @@ def test_boring_datamodule():
 def test_stream_of_boring():
     from lightning.pytorch.demos.boring_classes import BoringDataModuleNoLen, BoringModel
 
-    name = "BoringModel, BoringDataModuleNoLen"
-    zoo.check(BoringModel, BoringDataModuleNoLen, "lightning", "reads a stream", name=name)
+    zoo.check(BoringModel, BoringDataModuleNoLen, "lightning", name="BoringModel, BoringDataModuleNoLen")
 
 
 def test_net():
