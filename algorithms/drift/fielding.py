@@ -225,7 +225,7 @@ class Fielding(FedAvg[FieldingState]):
         if self.devices is None:
             return 0.0
         profile, wire = profile_of(self.devices, fed.data.num_clients, fed.seed), 4 * state.reports.shape[1]
-        seconds = profile.seconds(clients, fed.data.sizes(t)[clients], download, wire, self.representation.passes)
+        seconds = profile.seconds(clients, fed.data.sizes_of(clients, t), download, wire, self.representation.passes)
         return float(seconds.max(initial=0.0))
 
     def counted(
@@ -242,7 +242,7 @@ class Fielding(FedAvg[FieldingState]):
             "coordinator_seconds": old["coordinator_seconds"] + seconds,
             "report_bytes": old["report_bytes"] + 4.0 * state.reports.shape[1] * sent,
             "report_compute": old["report_compute"]
-            + self.representation.passes * float(fed.data.sizes(t)[asked].sum()),
+            + self.representation.passes * float(fed.data.sizes_of(asked, t).sum()),
         }
         return replace(state, counts=counts)
 
