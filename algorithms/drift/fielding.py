@@ -135,9 +135,11 @@ class Fielding(FedAvg[FieldingState]):
 
     def follow(self, state: FieldingState, t: int, fed: Federation) -> tuple[FieldingState, float]:
         """Let clients whose data changed report before the round, at least those that were not known yet."""
-        pending = state.pending.clone()
-        pending[fed.data.drifted(t)] = True
-        state = replace(state, pending=pending)
+        drifted, pending = fed.data.drifted(t), state.pending
+        if len(drifted):
+            pending = pending.clone()
+            pending[drifted] = True
+            state = replace(state, pending=pending)
         return self.take_in(state, state.labels < 0 if self.reporters == "participants" else pending, t, fed)
 
     def learn(self, state: FieldingState, t: int, done: Round, fed: Federation) -> tuple[FieldingState, Round]:
@@ -153,8 +155,11 @@ class Fielding(FedAvg[FieldingState]):
 
     def take_in(self, state: FieldingState, some: Tensor, t: int, fed: Federation) -> tuple[FieldingState, float]:
         """Let some of the clients whose data changed report; what differs from their last report is a drift event."""
+        waiting = (some & state.pending).numpy()
+        if not waiting.any():
+            return state, 0.0
         holding = fed.data.holding(t)  # an empty window: the last report stands
-        asked = self.online(holding[(some & state.pending)[holding].numpy()], fed)
+        asked = self.online(holding[waiting[holding]], fed)
         if not len(asked):
             return state, 0.0
         pending = state.pending.clone()
