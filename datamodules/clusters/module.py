@@ -50,6 +50,9 @@ class ClusteredDataModule(FederatedDataModule):
         unseen: Share of the clients that are held out of training and join at the end, to be scored; none if not given.
     """
 
+    always_hold = True
+    """Every draw is of a sample at least, and a division that leaves a client without one is refused."""
+
     def __init__(
         self,
         num_classes: int,

@@ -22,6 +22,7 @@ from flcluster.engine.process import (
     end_with_parent,
     hand_on,
     keep_freed_memory,
+    spared,
     tell_children_their_parent,
 )
 from flcluster.engine.restored import restored
@@ -137,7 +138,9 @@ def drive(fabric: Fabric, exp: Experiment) -> dict[str, Any]:
         run = ActiveRun(exp, fabric, interrupt)
         with run.log.listening(), run.progress, closing(run):
             run.begin()
-            return run.finish(run.drive())
+            with spared():
+                why = run.drive()
+            return run.finish(why)
 
 
 def fabric_of(exp: Experiment) -> Fabric:

@@ -1,6 +1,7 @@
 """Being told to stop: signals become a reason the run looks at between steps; orphaned ranks end themselves."""
 
 import ctypes
+import gc
 import multiprocessing
 import os
 import signal
@@ -130,6 +131,24 @@ def _mallopt(limits: dict[int, int]) -> Callable[[int], int] | None:
         mallopt(name, value)
     giving_back: Callable[[int], int] = trim
     return giving_back
+
+
+@contextmanager
+def spared() -> Iterator[None]:
+    """Spare what is there already from garbage collection inside the block: modules, data, first models.
+
+    Half a million objects that outlive the block would be gone through again and again. It is undone at the end, and
+    not begun where the process has frozen objects of its own, which could not be told from ours then.
+    """
+    ours = gc.get_freeze_count() == 0
+    if ours:
+        gc.collect(1)  # what was made and dropped just now; older rubbish is collected after the block
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if ours:
+            gc.unfreeze()
 
 
 def peak_gb() -> float | None:

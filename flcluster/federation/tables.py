@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flcluster.errors import UserError
+from flcluster.federation.pages import rows_of_zeros
 
 Ints = NDArray[np.int64]
 
@@ -22,9 +23,7 @@ class Table:
     def __init__(self, count: int, width: int) -> None:
         self.count, self.width = count, width
         self.written = np.zeros(count, dtype=np.bool_)
-        self.held = torch.from_numpy(
-            np.zeros((count, width), dtype=np.float32)
-        )  # NumPy: pages come with the first write
+        self.held = rows_of_zeros(count, width)
         self.before: dict[int, Tensor | None] | None = None
         """Rows as they were when ``begin`` was called, where they have changed since; None: nothing is to be undone."""
         self.mixed = False
