@@ -41,6 +41,23 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def read_text(path: Path) -> str:
+    """Return what a text file in UTF-8 holds, with or without a byte order mark; refuse others by name and line."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror or error})") from error
+    try:
+        text = raw.decode("utf-8-sig")
+        wrong, what = text.find("\0"), "a character of value 0"
+    except UnicodeDecodeError as error:
+        wrong, what = error.start, f"the byte 0x{raw[error.start]:02x}"
+    if wrong >= 0:
+        line = 1 + raw[:wrong].count(b"\n")
+        raise UserError(f"{path}, line {line}: {what} is not text in UTF-8: save the file as UTF-8, or replace it")
+    return text
+
+
 def slug(name: str) -> str:
     """Return a name that is safe in a path.
 
