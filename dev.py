@@ -4,7 +4,7 @@ python3 dev.py quickstart    install, then CDFL and Local on embedded data: a ta
 python3 dev.py test          install, then lint, type check, the site and tests
 python3 dev.py docs          install, then the site of docs/ and of the docstrings, in site/
 python3 dev.py slow          install, then the tests that take minutes
-python3 dev.py faults        install, then thousands of faults (bad configurations and data, kills, flipped bits): a table
+python3 dev.py faults        install, then thousands of faults (bad configurations, kills, flipped bits …): a table
                              faults --write also puts the table into docs/reliability.md
 python3 dev.py browser       install, then the tests in Chromium (on Debian: apt-get install chromium chromium-driver)
 python3 dev.py zoo           install, then public modules against a plain Trainer, in environments of their own

@@ -9,6 +9,8 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -31,23 +33,25 @@ def warm() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("WANDB_MODE", "disabled")
     import torch
+    from jsonargparse import _optionals
+    from sklearn.datasets import load_digits
 
     torch.set_num_threads(1)
-    import lightning.pytorch.loggers
-    import sklearn.cluster
-    import sklearn.datasets
-
-    import flcluster.cli.compare
-    import flcluster.cli.fit
-    import flcluster.cli.study
-    import flcluster.comparison.budget
-    import flcluster.engine.config
-    import flcluster.engine.fit
-    import flcluster.report.report
-    import flcluster.report.study.show  # noqa: F401
+    load_digits()
+    for name in ("cli.compare", "cli.fit", "cli.study", "comparison.budget", "engine.fit", "report.study.show"):
+        import_module(f"flcluster.{name}")
     from flcluster.engine.config import fit_parser
+    from flcluster.engine.messages.classes import actions, bases, known, parameters
 
-    fit_parser()
+    _optionals.parse_docstring = cache(_optionals.parse_docstring)  # what takes most of a short run's time
+    seen: set[type] = set()
+    waiting = [kind for hint in actions(fit_parser()).values() if hint for kind in known(bases(hint)).values()]
+    while waiting:
+        kind = waiting.pop()
+        if kind not in seen and kind.__module__.startswith("flcluster."):
+            seen.add(kind)
+            hints = [hint for hint in parameters(kind).values() if hint]
+            waiting += [part for hint in hints for part in known(bases(hint)).values()]
 
 
 def begin(case: Callable[[], int | None], said: int, seconds: float, gigabytes: float | None, folder: Path) -> int:
