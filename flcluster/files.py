@@ -1,6 +1,7 @@
 """Files that are there whole or not at all, and names for them."""
 
 import json
+import math
 import os
 import re
 import uuid
@@ -86,9 +87,18 @@ def refuse_alike(names: Sequence[str], where: str) -> None:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file whole or not at all."""
+    """Write a JSON file whole or not at all; JSON has no NaN and no infinity, so they become null."""
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(_finite(content), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _finite(value: Any) -> Any:
+    """Return a tree of values with null where a number is none, or infinite."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_config(path: Path, config: dict[str, Any]) -> None:
