@@ -12,7 +12,7 @@ from shutil import get_terminal_size
 from textwrap import fill
 
 from flcluster import __version__
-from flcluster.errors import UserError
+from flcluster.errors import UserError, harmless
 
 COMMANDS: dict[str, str] = {
     "fit": "Run one method: --config A.yaml [--config B.yaml …] [--key value …].",
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return command(args[0])(args[1:])
     except (UserError, OSError) as error:
-        print(f"flcluster {args[0]}{_rank()}: {error}", file=sys.stderr)
+        print(harmless(f"flcluster {args[0]}{_rank()}: {error}"), file=sys.stderr)
         return error.exit_code if isinstance(error, UserError) else 2
 
 
