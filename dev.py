@@ -5,6 +5,7 @@ python3 dev.py test          install, then lint, type check, the site and tests
 python3 dev.py docs          install, then the site of docs/ and of the docstrings, in site/
 python3 dev.py slow          install, then the tests that take minutes
 python3 dev.py faults        install, then thousands of bad configurations: a message that names the key, or a run
+python3 dev.py mutate        install, then small faults in methods and engine, drawn by seed: which test notices each
 python3 dev.py browser       install, then the tests in Chromium (on Debian: apt-get install chromium chromium-driver)
 python3 dev.py zoo           install, then public modules against a plain Trainer, in environments of their own
 python3 dev.py bench         install, then the engine against plain PyTorch, FIELDING's coordinator and DFCA's rounds
@@ -34,6 +35,7 @@ JOBS: dict[str, list[list[str]]] = {
     "docs": [SITE],
     "slow": [["python", "-m", "pytest", "-m", "slow"]],
     "faults": [["python", "tests/faults/try_configs.py", "3000", "0"]],
+    "mutate": [["python", "tests/faults/mutation/try_mutants.py", "120", "0"]],
     "browser": [["python", "-m", "pytest", "-m", "browser", "tests/browser"]],
     "bench": [
         ["python", "tests/benchmarks/overhead.py"],
