@@ -6,6 +6,7 @@ python3 dev.py docs          install, then the site of docs/ and of the docstrin
 python3 dev.py slow          install, then the tests that take minutes
 python3 dev.py faults        install, then thousands of faults (bad configurations, kills, flipped bits …): a table
                              faults --write also puts the table into docs/reliability.md
+python3 dev.py mutate        install, then small faults in methods and engine, drawn by seed: which test notices each
 python3 dev.py browser       install, then the tests in Chromium (on Debian: apt-get install chromium chromium-driver)
 python3 dev.py zoo           install, then public modules against a plain Trainer, in environments of their own
 python3 dev.py bench         install, then the engine against plain PyTorch, FIELDING's coordinator and DFCA's rounds
@@ -35,6 +36,7 @@ JOBS: dict[str, list[list[str]]] = {
     "docs": [SITE],
     "slow": [["python", "-m", "pytest", "-m", "slow"]],
     "faults": [["python", "tests/faults/everything.py"]],
+    "mutate": [["python", "tests/faults/mutation/try_mutants.py", "120", "0"]],
     "browser": [["python", "-m", "pytest", "-m", "browser", "tests/browser"]],
     "bench": [
         ["python", "tests/benchmarks/overhead.py"],
