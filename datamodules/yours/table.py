@@ -60,9 +60,11 @@ class CSVDataModule(OwnDataModule):
         """Read the files."""
         tables = [read_table(path, self.delimiter) for path in self.paths]
         for path, table in zip(self.paths, tables, strict=True):
-            named = [self.label, self.clients, self.clusters, *self.drop, *tables[0]]
-            if missing := [name for name in named if name is not None and name not in table]:
-                raise UserError(f"{path} has no column {missing[0]!r}; it has {', '.join(table)}")
+            columns = {"label": [self.label], "clients": [self.clients], "clusters": [self.clusters], "drop": self.drop}
+            named = [(f"data.{key}: ", name) for key, names in columns.items() for name in names]
+            named += [("", name) for name in tables[0]]
+            if missing := [each for each in named if each[1] is not None and each[1] not in table]:
+                raise UserError(f"{missing[0][0]}{path} has no column {missing[0][1]!r}; it has {', '.join(table)}")
         size = len(tables[0][self.label])
         both = {name: [cell for table in tables for cell in table[name]] for name in tables[0]}
         y, classes = self._targets(both[self.label])
