@@ -79,7 +79,7 @@ def run_folder(name: str, seed: int | None = None) -> str:
 
 def refuse_alike(names: Sequence[str], where: str) -> None:
     """Refuse names of which directories cannot be told apart."""
-    if wrong := [name for name in names if not slug(name) or re.search(r"-seed\d+$", slug(name))]:
+    if wrong := [name for name in names if not slug(name).strip(".") or re.search(r"-seed\d+$", slug(name))]:
         raise UserError(f"{where}: {wrong[0]!r} gives no directory name of its own; call it something else")
     folders = [slug(name).lower() for name in names]
     if alike := [name for name in names if folders.count(slug(name).lower()) > 1]:

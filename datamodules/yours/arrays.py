@@ -91,6 +91,8 @@ class ArrayDataModule(OwnDataModule):
         super().__init__(**kwargs)
         self.name, self.train_transform = name, train_transform
         self._arrays = (x, y, clients, clusters, test)
+        if not hasattr(x, "shape") or not len(x.shape):
+            raise UserError(f"data.x must be an array or a tensor, got a {type(x).__name__}: a script hands it over")
         _check_lengths(len(x), y=y, clients=clients, clusters=None if isinstance(clusters, Mapping) else clusters)
         if clients is not None and self.partition is not None:
             raise UserError("data.clients says whose each sample is: leave data.partition out, or data.clients")

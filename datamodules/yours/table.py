@@ -61,11 +61,13 @@ class CSVDataModule(OwnDataModule):
     def bring(self) -> Brought:
         """Read the files."""
         tables = [read_table(path, self.delimiter) for path in self.paths]
-        asked = [self.label, self.clients, self.clusters, *self.drop, *self.words]
+        columns = {"label": [self.label], "clients": [self.clients], "clusters": [self.clusters]}
+        columns |= {"drop": self.drop, "words": self.words}
+        asked = [(f"data.{key}: ", name) for key, names in columns.items() for name in names]
         for path, table in zip(self.paths, tables, strict=True):
-            named = [*asked, *tables[0].columns]
-            if missing := [name for name in named if name is not None and name not in table.columns]:
-                raise UserError(f"{path} has no column {missing[0]!r}; it has {', '.join(table.columns)}")
+            named = [*asked, *(("", name) for name in tables[0].columns)]
+            if missing := [each for each in named if each[1] is not None and each[1] not in table.columns]:
+                raise UserError(f"{missing[0][0]}{path} has no column {missing[0][1]!r}; it has {', '.join(table.columns)}")
         size, table = len(tables[0].places), joined(tables)
         both = table.columns
         for name in (self.label, self.clients, self.clusters):

@@ -17,7 +17,7 @@ from flcluster.engine.arguments import FabricConfig
 from flcluster.engine.config import Plan
 from flcluster.engine.loggers import prepare_loggers
 from flcluster.engine.messages.built import memory_told, refused_by
-from flcluster.engine.messages.values import refuse_fields, refuse_unfit
+from flcluster.engine.messages.values import refuse_fields, refuse_trainer, refuse_unfit
 from flcluster.engine.process import (
     Interrupt,
     end_with_parent,
@@ -70,6 +70,7 @@ def build(plan: Plan) -> Experiment:
 def instantiated(plan: Plan) -> Namespace:
     """Build the configured objects; what their constructors refuse is the user's to fix."""
     at_least("seed_everything", plan.settings.seed_everything, 0, prefix="")
+    refuse_trainer(plan.settings.trainer or {})
     for part in PARTS:
         refuse_unfit(part, _tree(plan.settings.get(part)))
     tree = {name: _tree(plan.settings.get(name)) for name in PARTS}

@@ -20,7 +20,7 @@ PARTS: list[list[str]] = [
     ["try_code.py"],
     ["try_kills.py", "300", "0"],
     ["try_flips.py", "200", "0"],
-    ["try_two.py"],
+    ["try_two.py", "20", "0"],
     ["try_disk.py"],
     ["try_ranks.py"],
 ]

@@ -67,7 +67,7 @@ def begin(case: Callable[[], int | None], said: int, seconds: float, gigabytes: 
         os.chdir(folder)
         os.dup2(said, 1)
         os.dup2(said, 2)
-        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
+        sys.stdout, sys.stderr = (open(at, "w", closefd=False) for at in (1, 2))  # noqa: SIM115
         _limit(seconds, gigabytes)
         code = _code_of(case)
     finally:

@@ -1,7 +1,7 @@
 """Small good configurations, one for each class that a configuration can name: what bad settings are laid over.
 
-Most classes need nothing but a base with the right kind of data. Where a class needs a setting or a file, it stands here;
-``try_configs.py`` fails and names a class whose good configuration does not run and is not listed as one without data.
+Most classes need nothing but a base with the right kind of data. Where a class needs a setting or a file, it stands
+here.
 """
 
 import sys
@@ -25,10 +25,10 @@ DATA: dict[str, list[str]] = {
     "SkewedDigits": SKEW,
     "LabelSkewDataModule": SKEW,
     "StreamDigits": STREAM,
-    "CSVDataModule": [*OWN, "--data", "CSVDataModule", "--data.path", "table.csv", "--data.label", "y",
-                      "--data.clients", "who"],
-    "ImageFolderDataModule": [*OWN, "--data", "ImageFolderDataModule", "--data.root", "images", "--data.image_size", "8",
-                              "--data.partition", "IID", "--data.num_clients", "3"],
+    "CSVDataModule": [*OWN, "--data", "CSVDataModule", "--data.path", "table.csv", "--data.label",
+                      "y", "--data.clients", "who"],
+    "ImageFolderDataModule": [*OWN, "--data", "ImageFolderDataModule", "--data.root", "images",
+                              "--data.image_size", "8", "--data.partition", "IID", "--data.num_clients", "3"],
     "SplitDataModule": [*OWN, "--data", "SplitDataModule", "--data.datamodule", "RotatedDigits", "--data.partition",
                         "IID", "--data.num_clients", "4"],
     "ShiftedDataModule": [*OWN, "--data", "ShiftedDataModule", "--data.datamodule", "RotatedDigits", "--data.shifts",
@@ -40,18 +40,28 @@ DATA: dict[str, list[str]] = {
 }  # fmt: skip
 """Data -> flags of a run that uses it; RotatedDigits in tests/tiny.yaml if it is not here."""
 MODELS: dict[str, list[str]] = {"ViT": ["--model.image_size", "8"]}
+PLACES = ("data", "model", "algorithm")
+"""Parts of a run whose own parts have flags."""
 PARTS: dict[str, dict[str, object]] = {
     "NaturalIds": {"path": "ids.txt"},
     "EdgeList": {"path": "edges.csv"},
     "NamesFile": {"path": "names.csv"},
-    "TraceDevices": {"capacity": "capacity.json"},
+    "TraceDevices": {"capacity": "devices.csv"},
     "TensorBoardLogger": {"save_dir": "."},
     "CSVLogger": {"save_dir": "."},
     "EarlyStopping": {"monitor": "client_acc_after"},
     "HeterogeneityProbe": {"rounds": [1]},
 }
 """A part of data, of a method or of a run -> settings that it needs."""
-NOT_OURS = ("BackboneFinetuning", "ModelPruning", "LambdaCallback", "RichProgressBar", "ThroughputMonitor")
+NOT_OURS = (
+    "BackboneFinetuning",
+    "ModelPruning",
+    "LambdaCallback",
+    "RichProgressBar",
+    "ThroughputMonitor",
+    "BatchSizeFinder",
+    "LearningRateFinder",
+)
 """Lightning's callbacks that need code, or a module of another kind, and show nothing of ours."""
 
 
@@ -74,6 +84,7 @@ def files(folder: Path) -> None:
         lines.append(f"{i}.png,{i % 2},c{i % 2},2015-01-{1 + i // 2:02d}")
     (folder / "trace" / "manifest.csv").write_text("\n".join(["image,label,client,time", *lines]) + "\n")
     (folder / "edges.csv").write_text("\n".join(["a,b", *(f"{i},{(i + 1) % 24}" for i in range(24))]) + "\n")
+    (folder / "devices.csv").write_text("ms_per_sample,mbps\n1.0,5.0\n2.0,3.0\n")
     (folder / "ids.txt").write_text("\n".join(str(i % 10) for i in range(1797)) + "\n")
     (folder / "names.csv").write_text(
         "\n".join(["name,x,y", *(f"{i},{draw.normal():.3f},{draw.normal():.3f}" for i in range(10))]) + "\n"

@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 import good_configs as good
-from good_configs import same_numbers
 from forked import begin, ended, forked
+from good_configs import same_numbers
 
 NUMBERS = ("metrics.csv", "clients.csv", "population.csv")
 BUDGETS = {"memory": "1", "file": "0"}

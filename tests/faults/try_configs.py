@@ -23,6 +23,8 @@ import good_configs as good
 import verdict
 from bad_configs import Bad, drawn, study_text
 
+from flcluster.errors import harmless
+
 SECONDS = float(os.environ.get("FAULTS_SECONDS", "90"))
 
 
@@ -67,7 +69,33 @@ def named(key: str, said: str) -> bool:
     plain = re.sub(r"\[\d+\]", "", said).replace(".init_args", "")
     part, _, last = key.partition(".")[0], "", key.rpartition(".")[2]
     apart = len(last) > 2 and part in plain and re.search(rf"\b{last}\b", plain) is not None
-    return key in plain or apart or (key == "figures.of" and "figure" in plain)
+    return key in plain or apart
+
+
+FILES = (
+    "root",
+    "path",
+    "manifest",
+    "capacity",
+    "availability",
+    "profiles",
+    "model_start",
+    "test_path",
+    "--base",
+    "--output",
+)
+"""Settings that name a file: a message may name the file instead."""
+
+
+def told(bad: Bad, said: str) -> bool:
+    """Say whether a message names the key that was bad; or the file, or the variant of a study file, that it names."""
+    last, value = bad.key.rpartition(".")[2], str(bad.value).strip("'\"\n")[:40]
+    if last in FILES and ((value and harmless(value)[:10] in said) or "was not found in" in said):
+        return True
+    variant = bad.key in ("base", "common", "variants", "matrix") and "bad.yaml: variant" in said
+    if bad.key in ("--methods", "--only") and value in said:
+        return "variant" in said
+    return named(bad.key, said) or variant
 
 
 def outcome(bad: Bad, folder: Path, usual: dict[tuple[str, ...], forked.Ended]) -> tuple[str, str]:
@@ -81,7 +109,7 @@ def outcome(bad: Bad, folder: Path, usual: dict[tuple[str, ...], forked.Ended]) 
         return "ran", found.said
     if found.code != 2:
         return f"exit code {found.code}", found.said
-    if named(bad.key, found.said):
+    if told(bad, found.said):
         return ("refused" if len(found.said) < 4000 else "long message"), found.said
     if bad.command == "fit":
         good_one = bad.usual or bad.base

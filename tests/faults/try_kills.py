@@ -1,10 +1,11 @@
 """Kill short runs of every method at random moments, go on, and compare with the run that was never interrupted.
 
-python tests/faults/try_kills.py COUNT SEED [RUN …]    COUNT kills at least, over all runs of same_numbers.py or those named
+python tests/faults/try_kills.py COUNT SEED [RUN …]    over all runs of same_numbers.py, or those named
 
-A process is forked that begins or goes on (``--ckpt_path auto``), with a checkpoint after every step, and gets SIGKILL: half the
-time after a random while, half the time as soon as a temporary file of a checkpoint is seen. So it goes until the run has had
-its kills and comes to its end; its metrics.csv, clients.csv and population.csv must then be those of the whole run.
+A process is forked that begins or goes on (``--ckpt_path auto``), with a checkpoint after every step, and gets
+SIGKILL: half the time after a random while, half the time as soon as a temporary file of a checkpoint is seen. So it
+goes until the run has had its kills and comes to its end; its metrics.csv, clients.csv and population.csv must then
+be those of the whole run.
 """
 
 import os
@@ -18,9 +19,9 @@ from tempfile import TemporaryDirectory, TemporaryFile
 sys.path.insert(0, str(Path(__file__).parent))
 import forked
 import numpy as np
-from good_configs import same_numbers
 import short_runs
 import verdict
+from good_configs import same_numbers
 
 LATE = 300.0
 """Seconds after which a run that goes on is taken for hanging."""
@@ -37,7 +38,7 @@ def uncovered() -> set[str]:
 
 
 def killed(pid: int, run: Path, wait: float, writing: bool) -> int | None:
-    """Kill a process after a while, or from then on as soon as it writes a checkpoint; its exit code if it was quicker."""
+    """Kill a process after a while, or then once it writes a checkpoint; return its exit code if it was quicker."""
     since = time.monotonic()
     while True:
         found, status = os.waitpid(pid, os.WNOHANG)
@@ -52,7 +53,7 @@ def killed(pid: int, run: Path, wait: float, writing: bool) -> int | None:
 
 
 def tried(flags: list[str], whole: Path, seconds: float, kills: int, draw: np.random.Generator) -> list[str]:
-    """Kill a run so many times, whatever number of runs that takes; return what was wrong, or ``same`` for each kill."""
+    """Kill a run so many times, however many runs that takes; return ``same``, or what was wrong, for each."""
     run, wrong, left, since = whole.with_name("killed"), list[str](), kills, 0
     while left or run.exists():
         with TemporaryFile() as said:

@@ -17,16 +17,22 @@ NO_MEMORY = r"allocate memory|out of memory|Unable to allocate|array is too big|
 
 def refused_by(error: BaseException, settings: Mapping[str, Any]) -> UserError:
     """Return what a constructor said, as the mistake of the user that it is, with the key of its part."""
-    root = error
-    while root.__cause__ or root.__context__:  # the parser wraps what a constructor said
-        root = root.__cause__ or root.__context__ or root
-    if isinstance(root, UserError):
+    root = _root(error)
+    told = " ".join(str(root).split()) or type(root).__name__
+    if isinstance(root, UserError) and re.match(rf"({'|'.join(settings)})\b", told):
         return root
     key, kind = _part_of(root, settings)
-    name = re.match(r"(\w+):", str(root))
+    name = re.match(r"(\w+)(:| is | must )", told)
     if kind is not None and name and name[1] in parameters(kind):
-        return UserError(f"{key}.{root}")
-    return UserError(f"{key or NOT_BUILT}: {' '.join(str(root).split()) or type(root).__name__}")
+        return UserError(f"{key}.{told}")
+    return UserError(f"{key or NOT_BUILT}: {told}")
+
+
+def _root(error: BaseException) -> BaseException:
+    """Return what was said first, and wrapped by the parser; a user's mistake is told as it is."""
+    while not isinstance(error, UserError) and (error.__cause__ or error.__context__):
+        error = error.__cause__ or error.__context__ or error
+    return error
 
 
 def _part_of(error: BaseException, settings: Mapping[str, Any]) -> tuple[str, type | None]:
@@ -56,10 +62,11 @@ def memory_told(config: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError, ValueError, OverflowError) as error:
-        if not (isinstance(error, MemoryError | OverflowError) or re.search(NO_MEMORY, str(error))):
+        root = _root(error)
+        if not (isinstance(root, MemoryError | OverflowError) or re.search(NO_MEMORY, str(root))):
             raise
         most = ", ".join(f"{key}={value}" for key, value in _largest(config)[:4])
-        what = " ".join(str(error).split())[:200] or type(error).__name__
+        what = " ".join(str(root).split())[:200] or type(root).__name__
         raise UserError(f"not enough memory for this run ({what}); its largest settings are {most}") from error
 
 

@@ -51,6 +51,8 @@ def known(kinds: list[type]) -> dict[str, type]:
 def imported(path: str) -> Any:
     """Return what a dotted path names; raises ImportError or AttributeError."""
     module, _, name = path.rpartition(".")
+    if not all(part.isidentifier() for part in path.split(".")) or not module:
+        raise ImportError(f"{path!r} is no dotted path of a class")
     try:
         return getattr(import_module(module), name)
     except ModuleNotFoundError:

@@ -91,7 +91,8 @@ class Looking:
         elif isinstance(value, list):
             for at, each in enumerate(value):
                 yield from self._value(f"{here}[{at}]", each, hint, False)
-            yield from self._plain(here, value, hint, flag)
+            if not any(isinstance(each, Mapping | str) for each in value):
+                yield from self._plain(here, value, hint, flag)
         elif (told := settings_of(value)) is not None:
             name, settings = told
             if name is not None:
