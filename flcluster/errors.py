@@ -1,6 +1,7 @@
 """The one kind of error a user is meant to read: what is wrong, where, and what to do; and the checks that raise it."""
 
 import math
+import re
 from typing import ClassVar, NoReturn
 
 ALGORITHM = "algorithm."
@@ -16,6 +17,16 @@ class BusyError(UserError):
     """What is asked for is being done, or was just begun, by another process: nobody's mistake, to be tried again."""
 
     exit_code: ClassVar[int] = 75  # EX_TEMPFAIL of sysexits.h
+
+
+def harmless(text: str) -> str:
+    """Return text that a terminal can be shown: control characters are spelled out, and no word is pages long.
+
+    >>> harmless("a" + chr(27) + "[31m b")
+    'a\\\\x1b[31m b'
+    """
+    short = re.sub(r"\S{400,}", lambda word: f"{word[0][:200]}…{word[0][-40:]}", text)
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", lambda c: repr(c[0])[1:-1], short)
 
 
 def refuse(name: str, must: str, value: object, prefix: str = ALGORITHM) -> NoReturn:

@@ -1,6 +1,7 @@
 """Files that are there whole or not at all, and names for them."""
 
 import json
+import math
 import os
 import re
 import uuid
@@ -41,6 +42,23 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def read_text(path: Path) -> str:
+    """Return what a text file in UTF-8 holds, with or without a byte order mark; refuse others by name and line."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror or error})") from error
+    try:
+        text = raw.decode("utf-8-sig")
+        wrong, what = text.find("\0"), "a character of value 0"
+    except UnicodeDecodeError as error:
+        wrong, what = error.start, f"the byte 0x{raw[error.start]:02x}"
+    if wrong >= 0:
+        line = 1 + raw[:wrong].count(b"\n")
+        raise UserError(f"{path}, line {line}: {what} is not text in UTF-8: save the file as UTF-8, or replace it")
+    return text
+
+
 def slug(name: str) -> str:
     """Return a name that is safe in a path.
 
@@ -69,9 +87,18 @@ def refuse_alike(names: Sequence[str], where: str) -> None:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file whole or not at all."""
+    """Write a JSON file whole or not at all; JSON has no NaN and no infinity, so they become null."""
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(_finite(content), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _finite(value: Any) -> Any:
+    """Return a tree of values with null where a number is none, or infinite."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_config(path: Path, config: dict[str, Any]) -> None:

@@ -109,8 +109,7 @@ class CDFL(ClusterUploads[CDFLState]):
 
     def observe(self, worker: Worker, row: Tensor, fed: Federation) -> Tensor:
         """F(v; D_k) for every k."""
-        losses = [worker.loss_on(row, view) for view in fed.proxies]
-        return torch.tensor(losses, dtype=torch.float64)
+        return worker.mean_losses(row, fed.proxies)
 
     def upload(self, state: CDFLState, up: Upload, fed: Federation) -> tuple[CDFLState, Reply]:
         """ServerUpdate(v, τ, t)."""

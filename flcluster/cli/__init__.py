@@ -12,7 +12,7 @@ from shutil import get_terminal_size
 from textwrap import fill
 
 from flcluster import __version__
-from flcluster.errors import UserError
+from flcluster.errors import UserError, harmless
 
 COMMANDS: dict[str, str] = {
     "fit": "Run one method: --config A.yaml [--config B.yaml …] [--key value …].",
@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "predict": "Write what a model of a run predicts: RUN --cluster K | --client M [--split test] [--output FILE].",
     "export": "Write one model of a run as a plain Lightning checkpoint: RUN --cluster K | --client M [--output FILE].",
     "completion": "Print a script with which a shell completes commands, keys and names: bash, zsh or tcsh.",
+    "claims": "Hold what the papers say against results/, claim by claim: [PAPER …] [--write docs/claims.md].",
     "tables": "Print the papers' result tables: [NAME …] [--output FILE.md]; without a name, list them.",
 }
 """What there is, by name, and what ``--help`` says of it."""
@@ -62,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return command(args[0])(args[1:])
     except (UserError, OSError) as error:
-        print(f"flcluster {args[0]}{_rank()}: {error}", file=sys.stderr)
+        print(harmless(f"flcluster {args[0]}{_rank()}: {error}"), file=sys.stderr)
         return error.exit_code if isinstance(error, UserError) else 2
 
 

@@ -16,6 +16,7 @@ from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedExc
 from flcluster.engine.arguments import FabricConfig
 from flcluster.engine.config import Plan
 from flcluster.engine.loggers import prepare_loggers
+from flcluster.engine.messages.built import memory_told, refused_by
 from flcluster.engine.messages.values import refuse_fields, refuse_unfit
 from flcluster.engine.process import (
     Interrupt,
@@ -34,7 +35,7 @@ from flcluster.federation.extras import Extras
 from flcluster.files import has_checkpoint
 from flcluster.seeds import torch_seed
 
-NOT_BUILT = "cannot build what the configuration names"
+PARTS = ("data", "model", "algorithm", "logger", "callbacks", "trainer_callbacks")
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 
 
@@ -69,16 +70,14 @@ def build(plan: Plan) -> Experiment:
 def instantiated(plan: Plan) -> Namespace:
     """Build the configured objects; what their constructors refuse is the user's to fix."""
     at_least("seed_everything", plan.settings.seed_everything, 0, prefix="")
-    for part in ("data", "model", "algorithm"):
+    for part in PARTS:
         refuse_unfit(part, _tree(plan.settings.get(part)))
+    tree = {name: _tree(plan.settings.get(name)) for name in PARTS}
     try:
-        with torch_seed(plan.settings.seed_everything, "module"):  # a module of one's own begins as it is made
-            made: Namespace = plan.parser.instantiate(plan.settings)
-    except (ValueError, TypeError) as error:
-        root: BaseException = error
-        while root.__cause__ or root.__context__:  # the parser wraps what a constructor said
-            root = root.__cause__ or root.__context__ or root
-        raise UserError(str(root) if isinstance(root, UserError) else f"{NOT_BUILT}: {root}") from error
+        with torch_seed(plan.settings.seed_everything, "module"), memory_told(tree):
+            made: Namespace = plan.parser.instantiate(plan.settings)  # a module of one's own begins as it is made
+    except (ValueError, TypeError, ImportError) as error:
+        raise refused_by(error, tree) from error
     for name in ("engine", "algorithm"):
         refuse_fields(name, made[name])
     if made.model_start is not None:
@@ -89,6 +88,8 @@ def instantiated(plan: Plan) -> Namespace:
 
 def _tree(part: Any) -> Any:
     """Return a part of the settings as a tree of dictionaries; an object that a script has made as it is."""
+    if isinstance(part, list):
+        return [_tree(each) for each in part]
     return part.as_dict() if isinstance(part, Namespace) else part
 
 
@@ -96,7 +97,8 @@ def fit(exp: Experiment) -> dict[str, Any]:
     """Run an experiment to its end, or to the point where it is stopped, and return its summary."""
     fabric = fabric_of(exp)
     tell_children_their_parent()
-    with hand_on() if elsewhere(exp.fabric) else nullcontext(), plainly(lambda: going_on(exp)):
+    handing = hand_on() if elsewhere(exp.fabric) else nullcontext()
+    with handing, plainly(lambda: going_on(exp)), memory_told(exp.config):
         summary: dict[str, Any] = fabric.launch(partial(drive, exp=exp))
     return summary
 

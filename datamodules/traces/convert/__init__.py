@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from flcluster.datamodules.sources.checks import stays_inside
 from flcluster.datamodules.traces.convert.cityscapes import cityscapes, cityscapes_frames
 from flcluster.datamodules.traces.convert.fmow import fmow
 from flcluster.datamodules.traces.convert.open_images import open_images
@@ -61,5 +62,7 @@ def _join(folder: str, image: str) -> str:
 def _check_images(source: Path, rows: Iterable[ManifestLine]) -> None:
     """Refuse to write a manifest that could not be used."""
     for image in dict.fromkeys(row.image for row in rows):
+        if not stays_inside(os.path.join(source, image), source):
+            raise UserError(f"the metadata in {source} name the image {image}, which lies outside: take it out of them")
         if not (source / image).is_file():
             raise UserError(f"the image {source / image} is missing: put it there, or take it out of the metadata")

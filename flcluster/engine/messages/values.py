@@ -16,6 +16,9 @@ LINKED = ("model.num_classes", "model.input_shape", "data.seed")
 LARGEST = 3.4e38
 """The largest number that a model's weights can hold."""
 
+MOST = 999_999_999
+"""The largest whole number that anything is counted by: what is larger takes all memory, or all time."""
+
 
 def refuse_unfit(key: str, part: Any) -> None:
     """Refuse settings of a class and of its parts that no run can have, by their keys.
@@ -24,6 +27,8 @@ def refuse_unfit(key: str, part: Any) -> None:
         key: What the part is called, e.g. ``algorithm``.
         part: ``{"class_path": …, "init_args": {…}}``; anything else has no settings to look at.
     """
+    for at, each in enumerate(part) if isinstance(part, list) else ():
+        refuse_unfit(f"{key}[{at}]", each)
     if not (isinstance(part, Mapping) and isinstance(part.get("class_path"), str)):
         return
     kind = imported(part["class_path"])
@@ -49,6 +54,8 @@ def refuse_number(key: str, value: Any, infinite: bool = False) -> None:
     if isinstance(value, list | tuple):
         for each in value:
             refuse_number(key, each, infinite)
+    if type(value) is int and abs(value) > MOST and not infinite:
+        raise UserError(f"{key} is {value}, which is more than any run can have ({MOST})")
     if not isinstance(value, float) or (math.isinf(value) and infinite):
         return
     if not math.isfinite(value):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from flcluster.errors import UserError
-from flcluster.federation.copied import tensors_of
+from flcluster.federation.trainer.copied import tensors_of
 
 _Attributes = dict[str, dict[str, Any]]
 _LEFT_ALONE = (Dataset, DataLoader, nn.Parameter)

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from flcluster.errors import UserError
-from flcluster.federation.copied import Copied, as_real
 from flcluster.federation.jobs import Job
+from flcluster.federation.trainer.copied import Copied, as_real
 
 PROBE = 2
 """Batches of the training that shows what training changes."""
