@@ -12,6 +12,7 @@ from shutil import get_terminal_size
 from textwrap import fill
 
 from flcluster import __version__
+from flcluster.engine.threads import wait_passively
 from flcluster.errors import UserError, harmless
 
 COMMANDS: dict[str, str] = {
@@ -60,6 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args[0] not in COMMANDS:
         print(f"flcluster: unknown command {args[0]!r}\n\n{usage()}", file=sys.stderr)
         return 2
+    wait_passively()
     try:
         return command(args[0])(args[1:])
     except (UserError, OSError) as error:

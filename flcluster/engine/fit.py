@@ -30,6 +30,7 @@ from flcluster.engine.restored import restored
 from flcluster.engine.resume import refuse_changes
 from flcluster.engine.run import ActiveRun, Experiment
 from flcluster.engine.start import read_weights, start_from, where_from
+from flcluster.engine.threads import operations_of, share_of, threads_of, warning
 from flcluster.errors import UserError, at_least
 from flcluster.federation.extras import Extras
 from flcluster.files import has_checkpoint
@@ -134,12 +135,14 @@ def elsewhere(config: FabricConfig) -> bool:
 
 def drive(fabric: Fabric, exp: Experiment) -> dict[str, Any]:
     """Run an experiment in the processes that Fabric started."""
-    settle(fabric, exp)
+    told = settle(fabric, exp)
     if elsewhere(exp.fabric):
         exp.model = deepcopy(exp.model)  # tensors that were handed to another process are shared with it
     with Interrupt() as interrupt:
         run = ActiveRun(exp, fabric, interrupt)
         with run.log.listening(), run.progress, closing(run):
+            for text in told:
+                run.progress.note(text)
             run.begin()
             with spared():
                 why = run.drive()
@@ -165,12 +168,22 @@ def fabric_of(exp: Experiment) -> Fabric:
         raise UserError(f"fabric ({given}): {error}") from error
 
 
-def settle(fabric: Fabric, exp: Experiment) -> None:
-    """Set this process up and agree with the others on where the run lives."""
+def settle(fabric: Fabric, exp: Experiment) -> list[str]:
+    """Set this process up, agree with the others on where the run lives; return what a user should know of it."""
     end_with_parent()
     keep_freed_memory()
     if exp.engine.threads or "OMP_NUM_THREADS" not in os.environ:
-        local = max(1, fabric.world_size // exp.fabric.num_nodes)
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        torch.set_num_threads(exp.engine.threads or max(1, cores // local))
+        torch.set_num_threads(exp.engine.threads or threads(fabric, exp))
     exp.run_dir = Path(fabric.broadcast(str(exp.run_dir)))
+    several = torch.get_num_threads()
+    by_rule = several > 1 and not exp.engine.threads and "OMP_NUM_THREADS" not in os.environ
+    said = f"computing with {several} threads, which pays for steps as large as this model's (engine.threads)"
+    return [text for text in (said if by_rule else None, warning(several)) if text]
+
+
+def threads(fabric: Fabric, exp: Experiment) -> int:
+    """Return how many threads the rule gives this process: its share of the cores for large steps, else one."""
+    share = share_of(fabric.world_size // exp.fabric.num_nodes)
+    if fabric.device.type != "cpu":
+        return max(1, share)
+    return threads_of(operations_of(exp.model, exp.data, exp.algorithm.batch_size), share)

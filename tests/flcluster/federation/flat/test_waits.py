@@ -1,6 +1,6 @@
 """How often a client's update waits for the device: once, whatever is asked of it.
 
-On this machine the device is the host, so what would wait is counted: values that are read (``aten::_local_scalar_dense``,
+On this machine the device is the host, so what would wait is counted: values read (``aten::_local_scalar_dense``,
 which ``item()``, ``float()`` and ``bool()`` come to), and calls that copy to the host.
 """
 
