@@ -1,11 +1,13 @@
 """One run from its plan: build what is configured, start the processes, drive, finish."""
 
+import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
@@ -24,14 +26,19 @@ from flcluster.engine.process import (
     keep_freed_memory,
     tell_children_their_parent,
 )
+from flcluster.engine.processes.lost import Watch, company, from_collective, said, told, watch_children
+from flcluster.engine.processes.presence import Gone
+from flcluster.engine.processes.quick import end_quickly
 from flcluster.engine.restored import restored
 from flcluster.engine.resume import refuse_changes
 from flcluster.engine.run import ActiveRun, Experiment
 from flcluster.engine.start import read_weights, start_from, where_from
-from flcluster.errors import UserError, at_least
+from flcluster.errors import BusyError, LostError, UserError, at_least
 from flcluster.federation.extras import Extras
-from flcluster.files import has_checkpoint
 from flcluster.seeds import torch_seed
+
+MISTAKES = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in (UserError, BusyError, LostError)}
+"""What is told in one line, by the name that it has in another process's traceback."""
 
 NOT_BUILT = "cannot build what the configuration names"
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
@@ -94,33 +101,63 @@ def _tree(part: Any) -> Any:
 def fit(exp: Experiment) -> dict[str, Any]:
     """Run an experiment to its end, or to the point where it is stopped, and return its summary."""
     fabric = fabric_of(exp)
-    tell_children_their_parent()
-    with hand_on() if elsewhere(exp.fabric) else nullcontext(), plainly(lambda: going_on(exp)):
-        summary: dict[str, Any] = fabric.launch(partial(drive, exp=exp))
+    if elsewhere(exp.fabric):
+        tell_children_their_parent()
+        with hand_on(), plainly(lambda gone: lost(gone, exp)):
+            summary: dict[str, Any] = fabric.launch(partial(drive_apart, exp=exp))
+        return summary
+    watch = watching(exp)
+    if not externally(fabric):
+        tell_children_their_parent()
+        end_with_parent(lambda: watch.lost(Gone(0)))
+        watch_children(fabric, watch)
+    try:
+        summary = fabric.launch(partial(drive, exp=exp, watch=watch))
+    except RuntimeError as error:
+        if not from_collective(error):
+            raise
+        raise LostError(lost(Gone(-1, said(error)), exp)) from error
+    finally:
+        watch.over.set()
     return summary
 
 
-def going_on(exp: Experiment) -> str:
-    """Say how to go on after the processes of a run were ended from outside."""
-    if has_checkpoint(exp.run_dir):
-        return f"go on with: {exp.how_to_go_on('')}"
-    return "there is no checkpoint yet, start the run anew"
+def externally(fabric: Fabric) -> bool:
+    """Say whether torchrun, SLURM or the like has started the processes."""
+    environment = getattr(fabric.strategy, "cluster_environment", None)
+    return bool(getattr(environment, "creates_processes_externally", False))
+
+
+def watching(exp: Experiment) -> Watch:
+    """Return what learns of lost processes of a run."""
+    return Watch(lambda gone: lost(gone, exp), lambda: exp.run_dir, silent=elsewhere(exp.fabric))
+
+
+def lost(gone: Gone, exp: Experiment) -> str:
+    """Say which process is gone, what was saved and how to go on."""
+    same = f"the same command and --run_dir {quote(str(exp.run_dir))} --ckpt_path auto"
+    return told(gone, exp.run_dir, same if "TORCHELASTIC_RUN_ID" in os.environ else exp.how_to_go_on(""))
 
 
 @contextmanager
-def plainly(remedy: Callable[[], str]) -> Iterator[None]:
+def plainly(lost: Callable[[Gone], str]) -> Iterator[None]:
     """Tell in one line how processes that were made for the run ended, if a signal or a user's mistake ended one."""
+    logger = logging.getLogger("torch.multiprocessing.spawn")  # says of each of the others that it ends it
+    before = logger.level
+    logger.setLevel(logging.ERROR)
     try:
         yield
     except ProcessExitedException as error:
-        how = error.signal_name or f"exit code {error.exit_code}"
-        raise UserError(f"a process of the run was ended from outside ({how}): {remedy()}") from error
+        how = None if error.signal_name == "SIGKILL" else error.signal_name or f"exit code {error.exit_code}"
+        raise LostError(lost(Gone(error.error_index, how))) from error
     except ProcessRaisedException as error:
         last = str(error).strip().splitlines()[-1]
-        kind, _, told = last.partition(": ")
-        if kind != f"{UserError.__module__}.{UserError.__qualname__}":
+        kind, _, said = last.partition(": ")
+        if kind not in MISTAKES:
             raise
-        raise UserError(told) from error
+        raise MISTAKES[kind](said) from error
+    finally:
+        logger.setLevel(before)
 
 
 def elsewhere(config: FabricConfig) -> bool:
@@ -128,12 +165,21 @@ def elsewhere(config: FabricConfig) -> bool:
     return config.strategy.endswith(("_spawn", "_fork", "_forkserver", "_notebook"))
 
 
-def drive(fabric: Fabric, exp: Experiment) -> dict[str, Any]:
+def drive_apart(fabric: Fabric, exp: Experiment) -> dict[str, Any]:
+    """Run an experiment in processes that were made for it, and have nothing to do when it has ended."""
+    ends_with = end_quickly()
+    ends_with(1)
+    end_with_parent(lambda: os._exit(LostError.exit_code))
+    exp.model = deepcopy(exp.model)  # tensors that were handed to another process are shared with it
+    summary = drive(fabric, exp, watching(exp))
+    ends_with(0)
+    return summary
+
+
+def drive(fabric: Fabric, exp: Experiment, watch: Watch) -> dict[str, Any]:
     """Run an experiment in the processes that Fabric started."""
-    settle(fabric, exp)
-    if elsewhere(exp.fabric):
-        exp.model = deepcopy(exp.model)  # tensors that were handed to another process are shared with it
-    with Interrupt() as interrupt:
+    with Interrupt() as interrupt, company(fabric, watch):
+        settle(fabric, exp)
         run = ActiveRun(exp, fabric, interrupt)
         with run.log.listening(), run.progress, closing(run):
             run.begin()
@@ -161,7 +207,6 @@ def fabric_of(exp: Experiment) -> Fabric:
 
 def settle(fabric: Fabric, exp: Experiment) -> None:
     """Set this process up and agree with the others on where the run lives."""
-    end_with_parent()
     keep_freed_memory()
     if exp.engine.threads or "OMP_NUM_THREADS" not in os.environ:
         local = max(1, fabric.world_size // exp.fabric.num_nodes)

@@ -14,8 +14,8 @@ import yaml
 from jsonargparse import Namespace
 
 from flcluster.engine.arguments import option
-from flcluster.engine.lock import held
 from flcluster.engine.process import is_main_process
+from flcluster.engine.processes.lock import held
 from flcluster.errors import BusyError, UserError
 from flcluster.files import has_checkpoint, last_checkpoint
 from flcluster.records.configuration import flat

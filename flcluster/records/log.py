@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -18,7 +18,7 @@ class RunLog:
         """Append what was said."""
         if self.path is None:
             return
-        with self.path.open("a", encoding="utf-8") as file:
+        with suppress(OSError), self.path.open("a", encoding="utf-8") as file:  # a full disk: others will tell
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 
     @contextmanager

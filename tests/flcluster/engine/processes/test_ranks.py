@@ -13,7 +13,7 @@ import pytest
 
 from flcluster.cli import main
 
-TINY = str(Path(__file__).parents[2] / "tiny.yaml")
+TINY = str(Path(__file__).parents[3] / "tiny.yaml")
 ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
 FIT = [sys.executable, "-m", "flcluster", "fit"]
 

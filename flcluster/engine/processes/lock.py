@@ -97,6 +97,14 @@ def held(folder: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
+def let_go(folder: Path) -> None:
+    """Give up this process's lock, if it has it, at once: where it is about to end without leaving the block."""
+    path = folder / NAME
+    found = _read(path)
+    if found is not None and found.here and (found.pid, found.birth) == (os.getpid(), birth(os.getpid())):
+        path.unlink(missing_ok=True)
+
+
 def _take(path: Path, mine: Holder) -> None:
     """Make the lock; one whose holder is gone is moved aside first, by one process only."""
     while not _made(path, mine):
