@@ -25,13 +25,13 @@ def unwritable(path: object, error: OSError) -> UnwritableError:
     """Say in one line what cannot be written, why, and what to do.
 
     >>> print(unwritable("a/last.ckpt", OSError(errno.ENOSPC, "No space left on device")))
-    a/last.ckpt cannot be written: the disk is full; make room, then go on
+    a/last.ckpt cannot be written: the disk is full: make room
     """
     return UnwritableError(f"{path} cannot be written: {WHY.get(error.errno or 0, error.strerror or str(error))}")
 
 
-FULL = "the disk is full; make room, then go on"
-CLOSED = "the folder is not one that you may write to; name another"
+FULL = "the disk is full: make room"
+CLOSED = "you may not write to its folder: name another, or have it opened"
 WHY = {
     **dict.fromkeys((errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)), FULL),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), CLOSED),

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from copy import deepcopy
 from functools import partial
@@ -11,13 +11,14 @@ from shlex import quote
 from typing import Any
 
 import torch
-from jsonargparse import Namespace
+from jsonargparse import ArgumentParser, Namespace
 from lightning.fabric import Fabric
+from lightning.pytorch.loggers.logger import Logger
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
 from flcluster.engine.arguments import FabricConfig
 from flcluster.engine.config import Plan
-from flcluster.engine.loggers import prepare_loggers
+from flcluster.engine.loggers import Loggers, prepare_loggers, switched_off
 from flcluster.engine.messages.values import refuse_fields, refuse_unfit
 from flcluster.engine.process import (
     Interrupt,
@@ -33,8 +34,10 @@ from flcluster.engine.restored import restored
 from flcluster.engine.resume import refuse_changes
 from flcluster.engine.run import ActiveRun, Experiment
 from flcluster.engine.start import read_weights, start_from, where_from
-from flcluster.errors import BusyError, LostError, UserError, at_least
+from flcluster.errors import BusyError, LostError, UnwritableError, UserError, at_least
 from flcluster.federation.extras import Extras
+from flcluster.files import has_checkpoint
+from flcluster.records.masked import hiding
 from flcluster.seeds import torch_seed
 
 MISTAKES = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in (UserError, BusyError, LostError)}
@@ -48,12 +51,13 @@ def build(plan: Plan) -> Experiment:
     """Instantiate what a plan names. No data is read yet."""
     taken_up = restored(plan.checkpoint) if plan.checkpoint else None
     content = taken_up.content if taken_up else None
-    config = plan.config  # before the loggers are told what is this run's alone
+    config, secrets = plan.config, plan.secrets  # before the loggers are told what is this run's alone
     if taken_up and "config" in taken_up.content:
         refuse_changes(config, taken_up.content["config"], taken_up.path)
     ids = prepare_loggers(plan.settings, plan.run_dir, content["logger_ids"] if content else {}, config)
+    loggers = made_loggers(plan, secrets)
+    plan.settings.logger = None
     made = instantiated(plan)
-    loggers = made.logger if isinstance(made.logger, list) else [made.logger] if made.logger else []
     return Experiment(
         seed=made.seed_everything,
         fabric=made.fabric,
@@ -69,7 +73,34 @@ def build(plan: Plan) -> Experiment:
         restored=taken_up,
         logger_ids=ids,
         command=plan.command,
+        secrets=secrets,
     )
+
+
+def made_loggers(plan: Plan, secrets: Sequence[str]) -> Loggers:
+    """Build the configured loggers, each by itself: one that cannot begin, say without a network, is left out."""
+    given, made, notes = plan.settings.get("logger"), [], []
+    for each in given if isinstance(given, list) else [given] if given else []:
+        if not isinstance(each, Namespace):  # a script's own object
+            made.append(each)
+            continue
+        parser = ArgumentParser(exit_on_error=False)
+        parser.add_argument("--logger", type=Logger)
+        try:
+            made.append(parser.instantiate(Namespace(logger=each)).logger)
+        except Exception as error:
+            root = _root(error)
+            if isinstance(root, TypeError | ValueError | ImportError | UserError):  # what the user is to mend
+                raise UserError(f"logger: {NOT_BUILT}: {hiding(secrets)(str(root))}") from error
+            notes.append(switched_off(each.class_path.rpartition(".")[2], "to begin", root, secrets))
+    return Loggers(made, notes, secrets)
+
+
+def _root(error: BaseException) -> BaseException:
+    """Return what a constructor said, which the parser wraps."""
+    while below := error.__cause__ or error.__context__:
+        error = below
+    return error
 
 
 def instantiated(plan: Plan) -> Namespace:
@@ -81,9 +112,7 @@ def instantiated(plan: Plan) -> Namespace:
         with torch_seed(plan.settings.seed_everything, "module"):  # a module of one's own begins as it is made
             made: Namespace = plan.parser.instantiate(plan.settings)
     except (ValueError, TypeError) as error:
-        root: BaseException = error
-        while root.__cause__ or root.__context__:  # the parser wraps what a constructor said
-            root = root.__cause__ or root.__context__ or root
+        root = _root(error)
         raise UserError(str(root) if isinstance(root, UserError) else f"{NOT_BUILT}: {root}") from error
     for name in ("engine", "algorithm"):
         refuse_fields(name, made[name])
@@ -181,9 +210,20 @@ def drive(fabric: Fabric, exp: Experiment, watch: Watch) -> dict[str, Any]:
     with Interrupt() as interrupt, company(fabric, watch):
         settle(fabric, exp)
         run = ActiveRun(exp, fabric, interrupt)
-        with run.log.listening(), run.progress, closing(run):
+        with run.log.listening(), run.progress, closing(run), resumably(exp):
             run.begin()
             return run.finish(run.drive())
+
+
+@contextmanager
+def resumably(exp: Experiment) -> Iterator[None]:
+    """Where something cannot be written, say how to go on afterwards: the last checkpoint is whole."""
+    try:
+        yield
+    except UnwritableError as error:
+        if not has_checkpoint(exp.run_dir):
+            raise
+        raise UserError(f"{error}; then go on with {exp.how_to_go_on('')}") from error
 
 
 def fabric_of(exp: Experiment) -> Fabric:
@@ -213,3 +253,10 @@ def settle(fabric: Fabric, exp: Experiment) -> None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         torch.set_num_threads(exp.engine.threads or max(1, cores // local))
     exp.run_dir = Path(fabric.broadcast(str(exp.run_dir)))
+    mine = exp.restored.content["position"] if exp.restored else None
+    first = fabric.broadcast(mine)
+    if mine != first:
+        raise UserError(
+            f"this process would go on from step {mine or 0} of {exp.run_dir}, rank 0 from step {first or 0}: is it on "
+            "a file system that all nodes see?"
+        )
