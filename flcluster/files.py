@@ -1,18 +1,19 @@
 """Files that are there whole or not at all, and names for them."""
 
+import errno
 import json
 import math
 import os
 import re
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from flcluster.errors import UserError
+from flcluster.errors import UserError, writing
 
 LAST = "last.ckpt"
 PREVIOUS = "previous.ckpt"
@@ -31,15 +32,57 @@ def has_checkpoint(run: Path) -> bool:
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary name beside ``path``; what is written there takes its place when the block ends well."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")  # processes of two machines have the same numbers
     try:
-        yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield temporary
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def reserve(path: Path, size: int) -> None:
+    """Make a file at least so long, with room on the disk for all of it.
+
+    A page of a mapped file that finds no room as it is written ends the process by a signal; so room is made before.
+    Processes that share the file do it one after the other.
+    """
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "ab") as file, _alone(file.fileno()):
+            have = os.fstat(file.fileno()).st_size
+            if have < size and not _allocated(file.fileno(), have, size - have):
+                for start in range(have, size, 2**20):
+                    file.write(bytes(min(2**20, size - start)))
+
+
+def _allocated(file: int, start: int, length: int) -> bool:
+    """Ask the system for room; say whether it can do that."""
+    if not hasattr(os, "posix_fallocate"):  # macOS, Windows
+        return False
+    try:
+        os.posix_fallocate(file, start, length)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODEV):  # not on this file system
+            return False
+        raise
+    return True
+
+
+@contextmanager
+def _alone(file: int) -> Iterator[None]:
+    """Have a file's lock while the block runs, where there are such locks."""
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX)  # given up as the file is closed
+    except (ImportError, OSError):
+        pass
+    yield
 
 
 def read_text(path: Path) -> str:

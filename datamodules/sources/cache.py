@@ -10,8 +10,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from flcluster.errors import UserError
+from flcluster.errors import UnwritableError, UserError
 from flcluster.files import replacing
+from flcluster.records.tensors import save
 
 Tensors = dict[str, Tensor]
 
@@ -76,6 +77,6 @@ def _intact(path: Path, changed: int, size: int) -> None:
 def _write(path: Path, tensors: Tensors) -> None:
     try:
         with replacing(path) as draft:
-            torch.save(tensors, draft)
-    except OSError as error:
+            save(tensors, draft)
+    except (UnwritableError, OSError) as error:
         raise UserError(f"cannot write the cache {path} ({error}): the folder must be writable once") from error

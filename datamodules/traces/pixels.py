@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from flcluster.datamodules.sources.cache import open_image
-from flcluster.errors import UserError
+from flcluster.errors import UnwritableError, UserError
 from flcluster.files import replacing
 
 from .manifest import Manifest
@@ -61,7 +61,7 @@ def _write(path: Path, manifest: Manifest, shape: tuple[int, ...]) -> None:
             while batch := list(islice(groups, BATCH)):
                 for pixels in pool.map(lambda group: _cut(group, shape[-1]), batch):
                     file.write(pixels.tobytes())
-    except OSError as error:
+    except (UnwritableError, OSError) as error:
         raise UserError(
             f"cannot write the cache {path} ({error}): it takes {np.prod(shape) / 2**30:.1f} GB, once; "
             "data.cache puts it into another folder"

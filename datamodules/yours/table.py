@@ -67,7 +67,9 @@ class CSVDataModule(OwnDataModule):
         for path, table in zip(self.paths, tables, strict=True):
             named = [*asked, *(("", name) for name in tables[0].columns)]
             if missing := [each for each in named if each[1] is not None and each[1] not in table.columns]:
-                raise UserError(f"{missing[0][0]}{path} has no column {missing[0][1]!r}; it has {', '.join(table.columns)}")
+                raise UserError(
+                    f"{missing[0][0]}{path} has no column {missing[0][1]!r}; it has {', '.join(table.columns)}"
+                )
         size, table = len(tables[0].places), joined(tables)
         both = table.columns
         for name in (self.label, self.clients, self.clusters):

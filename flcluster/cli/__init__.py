@@ -12,6 +12,7 @@ from shutil import get_terminal_size
 from textwrap import fill
 
 from flcluster import __version__
+from flcluster.engine.processes.quick import end_quickly
 from flcluster.engine.threads import wait_passively
 from flcluster.errors import UserError, harmless
 
@@ -51,7 +52,12 @@ def usage() -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; mistakes of the user become one message and exit code 2."""
-    args = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:  # this process has nothing else to do
+        ends_with = end_quickly()
+        code = main(sys.argv[1:])
+        ends_with(code)
+        return code
+    args = list(argv)
     if not args or args[0] in ("-h", "--help"):
         print(usage())
         return 0
@@ -65,7 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return command(args[0])(args[1:])
     except (UserError, OSError) as error:
-        print(harmless(f"flcluster {args[0]}{_rank()}: {error}"), file=sys.stderr)
+        if getattr(error, "heard", True):
+            print(harmless(f"flcluster {args[0]}{_rank()}: {error}"), file=sys.stderr)
         return error.exit_code if isinstance(error, UserError) else 2
 
 

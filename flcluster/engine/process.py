@@ -90,8 +90,8 @@ def tell_children_their_parent() -> None:
     os.environ.setdefault(PARENT, str(os.getpid()))
 
 
-def end_with_parent() -> None:
-    """Let a rank that Fabric started end when rank 0 is gone (a killed parent cannot tell its children)."""
+def end_with_parent(end: Callable[[], object]) -> None:
+    """Let a rank that Fabric started ``end`` when its parent is gone (a killed parent cannot tell its children)."""
     parent = int(os.environ[PARENT])
     if os.getppid() != parent:
         return
@@ -99,6 +99,8 @@ def end_with_parent() -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
+        end()
+        time.sleep(5.0)  # nobody waits for what it may still want to do
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -92,7 +92,7 @@ class Recorder:
         """Close the files that are open: a run may have failed before, or between them."""
         for name in ("clients", "metrics"):
             if hasattr(self, name):
-                getattr(self, name).file.close()
+                getattr(self, name).close()
         self.population.close()
 
     def add(self, exchange: Exchange, epoch: int) -> None:
@@ -168,7 +168,7 @@ class Recorder:
     def flush(self) -> None:
         """Show readers of the files what is known, so that a run can be watched."""
         for file in (self.clients, self.metrics):
-            file.file.flush()
+            file.flush()
 
     def _keep(self, gauges: dict[str, float]) -> None:
         self.gauges = gauges

@@ -50,7 +50,11 @@ def experiment(name: str, folder: Path, ranks: int) -> Any:
         num_clusters=4, num_clients=CLIENTS, samples=(SAMPLES // 2, SAMPLES), proxy_size=400, test_size=200,
     )  # fmt: skip
     local = {"local_epochs": 2, "batch_size": 50}
-    given = {"FedAvg": {"participants": 10}, "DFCA": {"participation": 0.3}, "CDFL": {"cycles": 100, "pretrain_epochs": 1}}[name]
+    given = {
+        "FedAvg": {"participants": 10},
+        "DFCA": {"participation": 0.3},
+        "CDFL": {"cycles": 100, "pretrain_epochs": 1},
+    }[name]
     method = getattr(algorithms, name)(**local, **given)
     engine = EngineConfig(threads=1, progress=False, checkpoint_minutes=10**6, max_updates=0)
     where = FabricConfig(accelerator="cpu", devices=ranks, strategy="ddp" if ranks > 1 else "auto")

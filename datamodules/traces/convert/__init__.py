@@ -10,7 +10,7 @@ from flcluster.datamodules.traces.convert.fmow import fmow
 from flcluster.datamodules.traces.convert.open_images import open_images
 from flcluster.datamodules.traces.convert.waymo import waymo
 from flcluster.datamodules.traces.manifest import ManifestLine, classes_file, write_manifest
-from flcluster.errors import UserError
+from flcluster.errors import UnwritableError, UserError
 
 Converter = Callable[[Path], tuple[list[ManifestLine], list[str]]]
 """Reads a dataset's folder; returns rows whose images are relative to that folder, and the class names."""
@@ -50,7 +50,7 @@ def convert(kind: str, source: str | Path, output: str | Path) -> Path:
     try:
         away = os.path.relpath(source.resolve(), output.parent.resolve())
         write_manifest(output, (row._replace(image=_join(away, row.image)) for row in rows), classes)
-    except OSError as error:
+    except (UnwritableError, OSError) as error:
         raise UserError(f"cannot write {output} and {classes_file(output).name} ({error})") from error
     return output
 

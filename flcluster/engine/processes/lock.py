@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from flcluster.errors import BusyError
+from flcluster.errors import BusyError, writing
 
 NAME = "run.lock"
 
@@ -76,15 +76,24 @@ def holder(folder: Path) -> Holder | None:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Have a directory for oneself while the block runs, or refuse and say who has it.
+def held(folder: Path, wait: float = 0.0) -> Iterator[None]:
+    """Have a directory for oneself while the block runs, or refuse, after some seconds, and say who has it.
 
     On one machine a killed holder's lock is free at once. On another machine that shares the file system it is free
     when its holder has given no sign of life for a minute: it renews the lock's time stamp every ten seconds.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     path, mine = folder / NAME, Holder()
-    _take(path, mine)
+    deadline = time.monotonic() + wait
+    with writing(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        while True:
+            try:
+                _take(path, mine)
+                break
+            except BusyError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(1.0)
     over = threading.Event()
     beat = threading.Thread(target=_beat, args=(path, mine, over), daemon=True)
     beat.start()
@@ -95,6 +104,14 @@ def held(folder: Path) -> Iterator[None]:
         beat.join()
         if _read(path) == mine:
             path.unlink(missing_ok=True)
+
+
+def let_go(folder: Path) -> None:
+    """Give up this process's lock, if it has it, at once: where it is about to end without leaving the block."""
+    path = folder / NAME
+    found = _read(path)
+    if found is not None and found.here and (found.pid, found.birth) == (os.getpid(), birth(os.getpid())):
+        path.unlink(missing_ok=True)
 
 
 def _take(path: Path, mine: Holder) -> None:

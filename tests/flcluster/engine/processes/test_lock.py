@@ -11,14 +11,14 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from flcluster.engine import lock
-from flcluster.engine.lock import NAME, Holder, held, holder
+from flcluster.engine.processes import lock
+from flcluster.engine.processes.lock import NAME, Holder, held, holder
 from flcluster.errors import UserError
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from flcluster.engine.lock import held
+from flcluster.engine.processes.lock import held
 with held(Path(sys.argv[1])):
     print("mine", flush=True)
     time.sleep(60)

@@ -10,10 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
+import try_ranks
 
 from flcluster.cli import main
 
-TINY = str(Path(__file__).parents[2] / "tiny.yaml")
+TINY = str(Path(__file__).parents[3] / "tiny.yaml")
 ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
 FIT = [sys.executable, "-m", "flcluster", "fit"]
 
@@ -79,23 +80,38 @@ def test_signals_write_a_checkpoint(number, code):
     assert Path("a/clients.csv").read_text().count("\n") == summary["updates"] + 1
 
 
-@pytest.mark.parametrize("devices", ["1", "2"])
-def test_killed_run_resumes_bit_for_bit_and_leaves_no_orphan(devices):
-    flags = [*LONG, "--engine.memory_gb", "0", "--fabric.accelerator", "cpu", "--fabric.devices", devices]
-    process = subprocess.Popen([*FIT, "--config", TINY, "--run_dir", "killed", *flags], env=ENV)
+def test_killed_run_resumes_bit_for_bit():
+    process = subprocess.Popen(
+        [*FIT, "--config", TINY, "--run_dir", "killed", *LONG, "--engine.memory_gb", "0"], env=ENV
+    )
     wait_for_updates("killed", 30, process)
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 30
-    while orphans() and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert not orphans()
-    if devices == "1":
-        run_here("killed", "--ckpt_path", "last")
-    else:  # its ranks are processes again
-        subprocess.run([*FIT, "--run_dir", "killed", "--ckpt_path", "last"], env=ENV, check=True, timeout=300)
+    run_here("killed", "--ckpt_path", "last")
     run_here("whole", *LONG)
     assert numbers("killed") == numbers("whole")
+
+
+def test_one_of_two_is_killed_then_the_other_and_the_run_goes_on_bit_for_bit():
+    """By the same command; the last part in one process."""
+    Path("failing.py").write_text(try_ranks.FAILING)
+    for rank, updates in ((1, 20), (0, 40)):
+        processes = try_ranks.start("devices", "killed")
+        try_ranks.wait_for(updates, "killed", processes)
+        assert try_ranks.end_one("devices", rank, "kill", "killed", processes) is None
+        assert not orphans()
+    run_here("killed", "--ckpt_path", "last", "--fabric.devices", "1")
+    run_here("whole", *LONG)
+    assert numbers("killed") == numbers("whole")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["kill", "raise"])
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("way", try_ranks.WAYS)
+def test_every_way_of_starting_and_of_ending_one(way, rank, how):
+    try_ranks.prepare()
+    assert try_ranks.outcome(way, rank, how) is None
 
 
 def orphans() -> list[str]:

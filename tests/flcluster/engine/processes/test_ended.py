@@ -9,14 +9,17 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
-from flcluster.engine.fit import going_on, plainly
+from flcluster.engine.fit import lost, plainly
+from flcluster.engine.processes.presence import Gone
 from flcluster.engine.run import Experiment
-from flcluster.errors import UserError
+from flcluster.errors import LostError, UserError
 from flcluster.files import last_checkpoint
+from flcluster.records.checkpoint import save_checkpoint
 
-TINY = Path(__file__).parents[2] / "tiny.yaml"
+TINY = Path(__file__).parents[3] / "tiny.yaml"
 ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
 SCRIPT = f"""
 import sys
@@ -94,23 +97,25 @@ def test_every_process_ends_and_the_run_goes_on(how, number, whom):
 
 
 def test_a_process_that_was_ended_from_outside_is_told_in_one_line():
-    told = r"^a process of the run was ended from outside \(SIGTERM\): start it anew$"
-    with pytest.raises(UserError, match=told), plainly(lambda: "start it anew"):
-        raise ProcessExitedException("…", 0, 1, exit_code=-15, signal_name="SIGTERM")
+    with pytest.raises(LostError, match=r"^1: SIGTERM$"), plainly(lambda gone: f"{gone.rank}: {gone.why}"):
+        raise ProcessExitedException("…", 1, 77, exit_code=-15, signal_name="SIGTERM")
 
 
-def test_the_command_that_goes_on_with_a_run_that_was_ended_from_outside(tmp_path):
+def test_the_command_that_goes_on_with_a_run_that_was_ended_from_outside(tmp_path, monkeypatch):
     exp = Experiment.__new__(Experiment)
     exp.run_dir = tmp_path / "my run"
-    assert going_on(exp) == "there is no checkpoint yet, start the run anew"
-    last_checkpoint(exp.run_dir).parent.mkdir(parents=True)
-    last_checkpoint(exp.run_dir).touch()
-    assert going_on(exp) == f"go on with: flcluster fit --run_dir '{exp.run_dir}' --ckpt_path last"
+    assert lost(Gone(1), exp) == f"rank 1 is gone; there is no checkpoint in {exp.run_dir} yet; start the run anew"
+    save_checkpoint(last_checkpoint(exp.run_dir), {"position": 7, "large": torch.zeros(3)})
+    at = f"the last checkpoint is at step 7 in {exp.run_dir}; go on with"
+    assert lost(Gone(0), exp) == f"rank 0 is gone; {at} flcluster fit --run_dir '{exp.run_dir}' --ckpt_path last"
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    same = f"the same command and --run_dir '{exp.run_dir}' --ckpt_path auto"
+    assert lost(Gone(3, "ValueError: odd"), exp) == f"rank 3 failed (ValueError: odd); {at} {same}"
 
 
 def test_a_users_mistake_in_another_process_is_told_as_one_and_a_bug_is_not():
     trace = "\n\n-- Process 0 terminated with the following error:\nTraceback (most recent call last):\n  File …\n"
-    with pytest.raises(UserError, match=r"^data\.root: there is no folder x$"), plainly(str):
+    with pytest.raises(UserError, match=r"^data\.root: there is no folder x$"), plainly(repr):
         raise ProcessRaisedException(f"{trace}flcluster.errors.UserError: data.root: there is no folder x\n", 0, 1)
-    with pytest.raises(ProcessRaisedException), plainly(str):
+    with pytest.raises(ProcessRaisedException), plainly(repr):
         raise ProcessRaisedException(f"{trace}ValueError: a bug\n", 0, 1)
