@@ -69,7 +69,8 @@ class Roster(ABC):
     def drifted(self, cycle: int) -> Ids:
         """Return the clients whose data changed at this round, ascending; none at round 0.
 
-        A client that held samples is taken to hold some, and one that held none to hold none, until it is named here.
+        Where a subclass says so, a client that held samples is taken to hold some, and one that held none to hold none,
+        until it is named here; otherwise all clients are asked in every cycle.
         """
         return np.empty(0, dtype=np.int64)
 
@@ -96,6 +97,8 @@ class Roster(ABC):
         """Say of each client whether it holds training samples; of those known before, whoever has drifted is asked."""
         if self.always_hold:
             return np.ones(self.num_clients, dtype=np.bool_)
+        if type(self).drifted is Roster.drifted:  # of data that do not tell who changed, everyone is asked
+            return self.sizes(cycle) > 0
         at, held = self._held if self._held is not None and self._held[0] <= cycle else (0, self.sizes(0) > 0)
         changed = [self.drifted(t) for t in range(at + 1, cycle + 1)]
         if sum(map(len, changed)):
