@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from flcluster.errors import UserError
+from flcluster.errors import UserError, probability
 from flcluster.federation.federation import Federation
 from flcluster.federation.worker import Worker
 from flcluster.protocol.uploads import Reply, Upload
@@ -73,6 +73,7 @@ class CDFL(ClusterUploads[CDFLState]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        probability("adjust_quantile", self.adjust_quantile)
         if min(self.c1, self.c2, 1 - self.c1 - self.c2) < -1e-9:
             raise UserError(f"algorithm.c1 and c2 must be >= 0 and sum to at most 1, got {self.c1} and {self.c2}")
 

@@ -20,6 +20,9 @@ def check_needs(algorithm: Any, fed: Federation) -> None:
     """Refuse a method, or a part of one, that needs more than these data and this model tell."""
     for who, what in needed(algorithm):
         require(fed, who, what)
+    if fed.layout.has_batch_norm and algorithm.batch_size == 1:
+        kind = type(fed.worker.module).__name__
+        raise UserError(f"algorithm.batch_size is 1, but {kind} has BatchNorm: give at least 2")
 
 
 def require(fed: Federation, who: str, *needs: str) -> None:

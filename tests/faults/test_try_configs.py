@@ -16,6 +16,7 @@ KNOWN = [
     ("algorithm.server.tau", "-1", ["--algorithm", "FedYogi"]),
     ("algorithm.trigger.sample", "0", ["--algorithm", "Fielding"]),
     ("algorithm.rho", ".inf", []),
+    ("algorithm.batch_size", "1", ["--model", "CNN", "--model.batch_norm", "true"]),
     ("model.lr", ".nan", []),
     ("model.hidden", "[1000000000]", []),
     ("engine.memory_gb", ".inf", []),
