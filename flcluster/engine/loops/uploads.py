@@ -15,7 +15,7 @@ from flcluster.engine.measures import both_accuracies, local_accuracies
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, Trained
 from flcluster.federation.layout import all_finite
-from flcluster.federation.look_ahead import LookAhead
+from flcluster.federation.together.look_ahead import LookAhead
 from flcluster.federation.worker import Worker
 from flcluster.protocol.outcome import Served
 from flcluster.protocol.uploads import Reply, Upload, UploadAlgorithm
