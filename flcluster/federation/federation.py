@@ -26,7 +26,7 @@ from flcluster.federation.lightning_worker import LightningWorker
 from flcluster.federation.paths import check_classes, why_batches, why_trainer
 from flcluster.federation.ranks import Ranks
 from flcluster.federation.scoring import Scoring
-from flcluster.federation.together.rule import room, why_one_by_one, work_limit
+from flcluster.federation.together.rule import Wish, why_one_by_one
 from flcluster.federation.together.several import Several
 from flcluster.federation.worker import Worker, accuracy, mean_loss
 from flcluster.score import Score
@@ -61,11 +61,10 @@ class Federation:
         scoring: Scoring | None = None,
         given: bool = False,
         extras: Extras | None = None,
-        together: int | None = 1,
-        memory: float = 2**30,
+        together: Wish | None = None,
     ) -> None:
         self.fabric, self.data, self.seed = fabric, data, seed
-        self._asked, self._memory = together, memory
+        self._wish = together or Wish()
         self.ranks = Ranks(fabric)
         extras = extras or Extras()
         self.by_trainer = extras.why(module) or why_trainer(module) or why_batches(data, module)
@@ -189,27 +188,28 @@ class Federation:
     @cached_property
     def alone(self) -> str | None:
         """Why clients are trained one by one; None where they are trained in one pass (``engine.together``)."""
-        if self._asked == 1:
-            return "engine.together is 1"
         if self.by_trainer is not None:
             return "a Trainer trains one module"
         clients = self.data.holding(0)[:1].tolist()
         views = [self.data.shard(client).train for client in clients] or [self.data.pool("train")]
-        return self.ranks.agree(why_one_by_one(self.worker, views[0], self._asked))
+        return self.ranks.agree(why_one_by_one(self.worker, views[0], self._wish))
 
     @cached_property
     def together(self) -> int:
         """How many clients each rank trains in one pass; a run that goes on sets what it began with."""
-        if self.alone is not None:
-            return 1
-        return self._asked or room(self.layout.row_bytes, self._memory)
+        return 1 if self.alone is not None else self._wish.most(self.layout.row_bytes)
 
     @cached_property
     def several(self) -> Several | None:
         """What trains them."""
         if self.together == 1 or self.alone is not None:
             return None
-        return Several(self.worker, self.together, work_limit(self.device, self._asked))
+        return Several(self.worker, self.together, self._wish.work_limit(self.device))
+
+    @property
+    def pace(self) -> str:
+        """How many clients are trained in one pass, or why one by one; for the run's first lines."""
+        return f"up to {self.together} clients in one pass" if self.alone is None else f"one by one ({self.alone})"
 
     @property
     def at_once(self) -> int:

@@ -1,5 +1,7 @@
 """Whether clients are trained in one pass, and how many: by what is trained and where, never by a clock."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
@@ -13,7 +15,9 @@ from flcluster.seeds import torch_seed
 MOST = 32
 """Clients in one pass by default: twice as many are a sixth faster, and hold twice as many rows."""
 COPIES = 8
-"""Rows that a client in training has: model, gradient, two moments, anchor, correction, start, result."""
+"""Rows of a client in training: model, gradient, two moments, anchor, correction, start, result."""
+MEMORY = 2**30
+"""Bytes that all their rows may take by default. A constant: what a run may hold elsewhere must not change its bits."""
 CPU_WORK = 2**20
 """Numbers (parameters times samples of a batch) of a step up to which one pass pays on a CPU: above it the matrices of
 one client keep a core busy. Measured by tests/benchmarks/together.py."""
@@ -21,42 +25,62 @@ CLOSE = 1e-5
 """How far the losses and gradients of a trial may be from those of one by one, relative to the largest of them."""
 
 
-def work_limit(device: torch.device, asked: int | None) -> int | None:
-    """Return the most work of a step with which jobs are trained in one pass; None: whatever it is."""
-    return CPU_WORK if device.type == "cpu" and asked is None else None
+@dataclass(frozen=True)
+class Wish:
+    """What a run says about how many clients are trained in one pass."""
+
+    clients: int | None = 1
+    """How many; None: that is for the rule to say."""
+    batch: int = 1
+    """The method's batch size."""
+
+    def most(self, row_bytes: int) -> int:
+        """Return how many clients are trained in one pass where that can be and pays.
+
+        >>> [Wish(None).most(size) for size in (40_000, 6_600_000, 45_000_000)], Wish(7).most(40_000)
+        ([32, 20, 2], 7)
+        """
+        return self.clients or max(1, min(MOST, MEMORY // (COPIES * row_bytes)))
+
+    def work_limit(self, device: torch.device) -> int | None:
+        """Return the most work of a step with which jobs are trained in one pass; None: whatever it is."""
+        return CPU_WORK if device.type == "cpu" and self.clients is None else None
 
 
-def room(row_bytes: int, memory: float) -> int:
-    """Return how many clients are trained in one pass by default, of which all rows fit some bytes.
-
-    >>> room(40_000, 2**30), room(6_600_000, 2**30), room(45_000_000, 2**30)
-    (32, 20, 2)
-    """
-    return max(1, min(MOST, int(memory / (COPIES * row_bytes))))
-
-
-def why_one_by_one(worker: Worker, view: View, asked: int | None) -> str | None:
+def why_one_by_one(worker: Worker, view: View, wish: Wish) -> str | None:
     """Say why a module's clients are trained one by one; None if they can be, and by default should be, in one pass.
 
     Args:
         worker: Trains one by one.
-        view: A few samples to try it on.
-        asked: How many clients are to be trained in one pass; None if that is for this rule to say.
+        view: Some samples, of which a few are taken to try the module on.
+        wish: What the run says.
     """
-    module, name, device = worker.module, type(worker.module).__name__, worker.layout.row.device
     precision = worker.fabric.strategy.precision.precision
-    optimizer = worker.bare_optimizer
+    if wish.clients == 1:
+        return "engine.together is 1"
     if precision != "32-true":
         return f"fabric.precision is {precision}"
+    return unfit(worker) or does_not_pay(worker, wish) or failed_trial(worker, view)
+
+
+def unfit(worker: Worker) -> str | None:
+    """Say what of a module a stack of models cannot do; its trial says the rest."""
+    name, optimizer = type(worker.module).__name__, worker.bare_optimizer
     if type(optimizer) not in ELEMENTWISE or optimizer.param_groups[0]["params"][0] is not worker.layout.parameter:
         return f"the optimiser of {name} does not treat every number alone"
-    if worker.layout.has_batch_norm:
-        return f"BatchNorm of {name} looks at whole batches"
-    if asked is None and device.type == "cpu" and worker.layout.num_parameters > CPU_WORK:
-        return f"{name} has {worker.layout.num_parameters:,} parameters, which keep a CPU busy"
-    if asked is None and device.type == "cpu" and any(isinstance(part, _ConvNd) for part in module.modules()):
-        return f"on a CPU convolutions of {name} are not faster for several clients"
-    return failed_trial(worker, view) if len(view) else "no client has samples to try it on"
+    return f"BatchNorm of {name} looks at whole batches" if worker.layout.has_batch_norm else None
+
+
+def does_not_pay(worker: Worker, wish: Wish) -> str | None:
+    """Say why one pass is not faster on this device; None if it is, or if it was asked for all the same."""
+    limit, numbers = wish.work_limit(worker.layout.row.device), worker.layout.num_parameters
+    if limit is None:
+        return None
+    if numbers * wish.batch > limit:
+        return f"{numbers:,} parameters and batches of {wish.batch} keep a CPU busy"
+    if any(isinstance(part, _ConvNd) for part in worker.module.modules()):
+        return "on a CPU convolutions of several clients at once are not faster"
+    return None
 
 
 def failed_trial(worker: Worker, view: View) -> str | None:
@@ -64,6 +88,8 @@ def failed_trial(worker: Worker, view: View) -> str | None:
 
     The models differ, and their batches have three, two and one sample, of which the shorter are filled up.
     """
+    if not len(view):
+        return "no client has samples to try it on"
     name, first = type(worker.module).__name__, worker.layout.snapshot()
     counters = [(buffer, buffer.clone()) for buffer in worker.module.buffers() if not buffer.is_floating_point()]
     with torch_seed(worker.seed, "trial"):
