@@ -12,7 +12,7 @@ from torch import Tensor
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Trained
-from flcluster.federation.look_ahead import LookAhead
+from flcluster.federation.together.look_ahead import LookAhead
 from flcluster.protocol.base import at_least
 from flcluster.protocol.outcome import Round
 from flcluster.protocol.participation import Cohort, Load

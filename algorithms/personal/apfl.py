@@ -19,7 +19,7 @@ from flcluster.errors import UserError
 from flcluster.federation.bank import Table
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, Trained
-from flcluster.federation.look_ahead import LookAhead
+from flcluster.federation.together.look_ahead import LookAhead
 from flcluster.modules import SemanticGenerator
 from flcluster.protocol.base import at_least
 from flcluster.protocol.needs import CLASSES, OWN_LOSS

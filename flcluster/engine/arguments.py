@@ -4,7 +4,7 @@ import re
 from argparse import SUPPRESS
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 from jsonargparse import ArgumentParser, set_parsing_settings
 
@@ -34,8 +34,10 @@ class FabricConfig:
 
 @dataclass
 class EngineConfig:
-    """How to run. Only ``metric``, and in the last bits of sums ``threads``, change what a run tells."""
+    """How to run. Only ``metric``, and in last bits of sums ``threads`` and ``together``, change what a run tells."""
 
+    together: Literal["auto"] | int = "auto"
+    """Clients trained in one pass; auto goes by model, batch and device, 1 is one by one."""
     look_ahead: int | None = None
     """Clients trained ahead of their upload; default 1 with one process, 4 per process with more."""
     memory_gb: float = 1.0
@@ -64,12 +66,25 @@ class EngineConfig:
     def __post_init__(self) -> None:
         for name, least in LEAST.items():
             value = getattr(self, name)
-            if value is not None:
+            if value not in (None, "auto"):
                 at_least(name, value, least, "engine.")
         seconds(self.max_time)
 
+    @property
+    def clients_together(self) -> int | None:
+        """How many clients are trained in one pass; None where that goes by the rule."""
+        return None if self.together == "auto" else self.together
 
-LEAST = {"look_ahead": 0, "memory_gb": 0, "threads": 1, "checkpoint_minutes": 0, "max_updates": 0, "session": 1}
+
+LEAST = {
+    "together": 1,
+    "look_ahead": 0,
+    "memory_gb": 0,
+    "threads": 1,
+    "checkpoint_minutes": 0,
+    "max_updates": 0,
+    "session": 1,
+}
 """The smallest values of keys of ``engine``."""
 
 

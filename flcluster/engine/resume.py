@@ -22,7 +22,7 @@ from flcluster.files import has_checkpoint, last_checkpoint
 from flcluster.records.configuration import flat
 
 MAY_CHANGE = (
-    r"run_dir|ckpt_path|logger(\..*)?|engine\.(?!session|threads|metric).*"
+    r"run_dir|ckpt_path|logger(\..*)?|engine\.(?!session|threads|together|metric).*"
     r"|fabric\.(accelerator|devices|num_nodes|strategy)"
 )
 LENGTH = r"algorithm\.init_args\.(cycles|rounds)"
@@ -146,8 +146,8 @@ def refuse_changes(now: dict[str, Any], then: dict[str, Any], source: Path) -> N
         lines = "\n".join(f"  {k}: {b.get(k)!r} -> {a.get(k)!r}" for k in changed)
         raise UserError(
             f"a resumed run keeps its settings, but these differ from {source}:\n{lines}\n"
-            "Only the length, devices, engine settings (but session, threads, metric) and loggers may change; start a "
-            "new run for anything else."
+            "Only the length, devices, engine settings (but session, threads, together, metric) and loggers may "
+            "change; start a new run for anything else."
         )
 
 

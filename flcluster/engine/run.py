@@ -27,6 +27,7 @@ from flcluster.federation.bank import Bank
 from flcluster.federation.extras import Extras
 from flcluster.federation.federation import Federation
 from flcluster.federation.scoring import Scoring
+from flcluster.federation.together.rule import Wish
 from flcluster.files import LAST, last_checkpoint, replacing, write_config, write_json
 from flcluster.protocol.base import Algorithm
 from flcluster.protocol.needs import check_needs
@@ -98,6 +99,7 @@ class ActiveRun:
             Scoring(exp.engine.metric, exp.engine.metric_mode),
             given=bool(exp.start is not None or exp.config.get("model_start")),
             extras=exp.extras,
+            together=Wish(exp.engine.clients_together, exp.algorithm.batch_size),
         )
         check_needs(exp.algorithm, self.fed)
         self.loop: Loop[Any] = make_loop(exp.algorithm, self.fed, exp.engine.look_ahead, exp.engine.session)
@@ -155,6 +157,7 @@ class ActiveRun:
         if self.exp.restored is None:
             self.recorder.open(folder, None)
             path = f"by lightning.Trainer ({self.fed.by_trainer})" if self.fed.by_trainer else "by flcluster's own loop"
+            path += f", {self.fed.pace}"
             scored = "" if self.fed.score.plain else f"; scored by {self.fed.score.told}"
             self.progress.note(
                 f"writing to {self.exp.run_dir}; local training {path}{scored}; preparing the first models"

@@ -27,6 +27,8 @@ from flcluster.federation.lightning_worker import LightningWorker
 from flcluster.federation.paths import check_classes, why_batches, why_trainer
 from flcluster.federation.ranks import Ranks
 from flcluster.federation.scoring import Scoring
+from flcluster.federation.together.rule import Wish, why_one_by_one
+from flcluster.federation.together.several import Several
 from flcluster.federation.worker import Worker
 from flcluster.score import Score
 from flcluster.seeds import torch_seed
@@ -60,8 +62,10 @@ class Federation:
         scoring: Scoring | None = None,
         given: bool = False,
         extras: Extras | None = None,
+        together: Wish | None = None,
     ) -> None:
         self.fabric, self.data, self.seed = fabric, data, seed
+        self._wish = together or Wish()
         self.ranks = Ranks(fabric)
         extras = extras or Extras()
         self.by_trainer = extras.why(module) or why_trainer(module) or why_batches(data, module)
@@ -180,10 +184,39 @@ class Federation:
         self.note(f"what trains of first model {number} is drawn anew{said}")
         return self.layout.snapshot()
 
+    # training ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def alone(self) -> str | None:
+        """Why clients are trained one by one; None where they are trained in one pass (``engine.together``)."""
+        if self.by_trainer is not None:
+            return "a Trainer trains one module"
+        clients = self.data.holding(0)[:1].tolist()
+        views = [self.data.shard(client).train for client in clients] or [self.data.pool("train")]
+        return self.ranks.agree(why_one_by_one(self.worker, views[0], self._wish))
+
+    @cached_property
+    def together(self) -> int:
+        """How many clients each rank trains in one pass; a run that goes on sets what it began with."""
+        return 1 if self.alone is not None else self._wish.most(self.layout.row_bytes)
+
+    @cached_property
+    def several(self) -> Several | None:
+        """What trains them."""
+        if self.together == 1 or self.alone is not None:
+            return None
+        return Several(self.worker, self.together, self._wish.work_limit(self.device))
+
+    @property
+    def pace(self) -> str:
+        """How many clients are trained in one pass, or why one by one; for the run's first lines."""
+        return f"up to {self.together} clients in one pass" if self.alone is None else f"one by one ({self.alone})"
+
     @property
     def at_once(self) -> int:
         """How many jobs are worth having at a time."""
-        return 4 * self.ranks.size if self.ranks.size > 1 else 1
+        each = 4 if self.ranks.size > 1 else 1
+        return max(each, self.together) * self.ranks.size
 
     def train(self, jobs: Iterable[Job], observe: Observe[Seen] | None = None) -> Training[Seen]:
         """Train jobs over all ranks as one goes through the results, in the order of ``jobs``; few are asked for early.
@@ -199,12 +232,19 @@ class Federation:
     def _train_some(self, jobs: Sequence[Job], observe: Observe[Seen] | None) -> list[Trained[Seen]]:
         load = [samples_processed(len(job.view), job.epochs, job.batch_size, job.steps) for job in jobs]
         owners = self.ranks.balance(load)
-        mine = {i: self.worker.train(job, observe) for i, job in enumerate(jobs) if owners[i] == self.ranks.rank}
+        own = [i for i, owner in enumerate(owners) if owner == self.ranks.rank]
+        mine = dict(zip(own, self._trained([jobs[i] for i in own], observe), strict=True))
         rows = self.ranks.send_rows({i: t.row for i, t in mine.items()}, owners, self.layout.row)
         results: list[Trained[Seen]] = self.ranks.collect({i: t.light() for i, t in mine.items()}, len(jobs))
         for trained, row in zip(results, rows, strict=True):
             trained.row = row
         return results
+
+    def _trained(self, jobs: Sequence[Job], observe: Observe[Seen] | None) -> list[Trained[Seen]]:
+        """Train this rank's jobs: in one pass, or one by one."""
+        if self.several is not None:
+            return self.several.train(jobs, observe)
+        return [self.worker.train(job, observe) for job in jobs]
 
     def map(self, of: Callable[[Worker, int], T], views: Sequence[View]) -> list[T]:
         """Compute something for each view, by its number, where the ranks share the views out by size."""

@@ -20,12 +20,15 @@ class Entry:
     stop: int
 
     def view(self, row: Tensor) -> Tensor:
-        """View this tensor inside a row; 4-D weights lie there in channels_last order, which convolutions prefer."""
-        flat = row[self.start : self.stop]
+        """View this tensor inside a row, or inside each of some rows ``[C, size]``, as ``[C, *shape]``.
+
+        4-D weights lie there in channels_last order, which convolutions prefer.
+        """
+        flat = row[..., self.start : self.stop]
         if len(self.shape) != 4:
-            return flat.view(self.shape)
+            return flat.unflatten(-1, self.shape) if self.shape else flat.squeeze(-1)
         o, i, h, w = self.shape
-        return flat.view(o, h, w, i).permute(0, 3, 1, 2)
+        return flat.unflatten(-1, (o, h, w, i)).movedim(-1, -3)
 
 
 class Layout:
@@ -124,14 +127,17 @@ class Layout:
         frozen = any(not p.requires_grad for p in self.module.parameters())
         covers = sum(p.numel() for group in optimizer.param_groups for p in group["params"])
         whole = len(optimizer.param_groups) == 1 and covers == self.num_parameters and not frozen
-        if type(optimizer) not in _ELEMENTWISE or not whole:
-            return optimizer
-        accepted = inspect.signature(type(optimizer)).parameters
-        kwargs = {k: v for k, v in optimizer.defaults.items() if k in accepted}
-        return type(optimizer)([self.parameter], **kwargs)
+        return rebuilt(optimizer, self.parameter) if type(optimizer) in ELEMENTWISE and whole else optimizer
 
 
-_ELEMENTWISE = (
+def rebuilt(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> torch.optim.Optimizer:
+    """Make an optimiser like another one, of one parameter, with the settings that the other one was made with."""
+    accepted = inspect.signature(type(optimizer)).parameters
+    kwargs = {k: v for k, v in optimizer.defaults.items() if k in accepted}
+    return type(optimizer)([parameter], **kwargs)
+
+
+ELEMENTWISE = (
     torch.optim.SGD,
     torch.optim.Adam,
     torch.optim.AdamW,
@@ -142,6 +148,7 @@ _ELEMENTWISE = (
     torch.optim.NAdam,
     torch.optim.RAdam,
 )
+"""Optimisers that treat every number alone, so that it does not matter how parameters are laid out."""
 
 
 def _known(places: list[Tensor], gradients: Sequence[Tensor | None]) -> tuple[list[Tensor], list[Tensor]]:

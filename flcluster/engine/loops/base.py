@@ -101,11 +101,12 @@ class Loop(ABC, Generic[S]):
 
     def save(self) -> dict[str, Any]:
         """Return what a checkpoint must hold."""
-        at = {"position": self.position, "epoch": self.epoch, "time": self.time}
+        at = {"position": self.position, "epoch": self.epoch, "time": self.time, "together": self.fed.together}
         return {**at, "state": self.algorithm.pack(self.state), "gaps": sorted(self.gaps)}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on where a checkpoint stopped."""
         self.position, self.epoch, self.time = saved["position"], saved["epoch"], saved["time"]
+        self.fed.together = saved.get("together", 1)  # whatever the rule says here: older runs trained one by one
         self.state = self.algorithm.unpack(saved["state"], self.fed.layout.row)
         self.gaps = set(saved["gaps"]) if "gaps" in saved else unknown(self.state)

@@ -15,7 +15,7 @@ from flcluster.engine.measures import both_accuracies, local_accuracies
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, Trained
 from flcluster.federation.layout import all_finite
-from flcluster.federation.look_ahead import LookAhead
+from flcluster.federation.together.look_ahead import LookAhead
 from flcluster.federation.worker import Worker
 from flcluster.protocol.outcome import Served
 from flcluster.protocol.uploads import Reply, Upload, UploadAlgorithm
@@ -39,6 +39,7 @@ class UploadLoop(Loop[S]):
         work = Workload(data.size, algorithm.local_epochs, fed.layout.row_bytes)
         self.schedule = scheduled(algorithm.arrivals, participants, total, fed.seed, work)
         self.clients, self.cycles = self.schedule.clients.tolist(), self.schedule.cycles().tolist()
+        self.look_ahead = look_ahead
         self.ahead: LookAhead[tuple[Trained[Tensor], Shard]] = LookAhead(self.clients, look_ahead or fed.at_once)
         self.starts = fed.table("start")
         self.synced = torch.zeros(data.num_clients, dtype=torch.int64)
@@ -180,9 +181,15 @@ class UploadLoop(Loop[S]):
         return own | both_accuracies(served, local_accuracies(served, 0, self.fed), self.fed)
 
     def save(self) -> dict[str, Any]:
-        """Add what the clients hold; rows are in the bank, models trained ahead are trained again."""
+        """Add what the clients hold; rows are in the bank.
+
+        Models that were trained ahead one by one are trained again. Those of several clients in one pass are kept: the
+        last bits may depend on who is trained beside whom.
+        """
+        ready = self.ahead.ready.items() if self.fed.together > 1 else ()
         return {
             **super().save(),
+            "ready": {turn: vars(trained) for turn, (trained, _) in ready},
             "synced": self.synced,
             "carries": dict(self.carries),
             "anchored": sorted(self.anchored),
@@ -194,4 +201,7 @@ class UploadLoop(Loop[S]):
         self.synced, self.carries = saved["synced"], dict(saved["carries"])
         self.anchored = set(saved["anchored"])
         self.starts = self.fed.table("start")
-        self.ahead.ready.clear()
+        self.ahead = LookAhead(self.clients, self.look_ahead or self.fed.at_once)
+        for turn, kept in saved.get("ready", {}).items():
+            trained = Trained(**{**kept, "row": kept["row"].to(self.fed.device)})
+            self.ahead.ready[turn] = trained, self.fed.data.shard(self.clients[turn], self.cycles[turn])

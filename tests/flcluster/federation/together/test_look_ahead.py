@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flcluster.federation.look_ahead import LookAhead
+from flcluster.federation.together.look_ahead import LookAhead
 
 EXAMPLES = settings(deadline=None, max_examples=200, database=None)
 

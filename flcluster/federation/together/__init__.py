@@ -1,0 +1,1 @@
+"""Many clients in one pass: their models stacked as rows, trained and scored side by side."""
