@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -24,17 +24,17 @@ from .mail import Mail, Message
 from .mixing import running_average
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class AsyncDFCAState(GossipState):
     """Where everyone is in virtual time, and the messages under way."""
 
     clock: float = 0.0
     """When the last training ended."""
-    ends: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
+    ends: Tensor
     """When each client's current training ends, ``[N]``."""
-    cycles: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    cycles: Tensor
     """Trainings that each client has finished, ``[N]``."""
-    mail: Tensor = field(default_factory=lambda: torch.zeros(0, 5, dtype=torch.float64))
+    mail: Tensor
     """Messages that were not yet averaged: when it arrives, to whom, of which cluster, its slot, when it was sent."""
     lost: int = 0
     """Messages that never arrived."""
@@ -91,8 +91,13 @@ class AsyncDFCA(DFCA):
             raise UserError("AsyncDFCA does not know when devices are online: use topology.node_dropout instead")
         degree = [len(neighbours) for neighbours in self.neighbours(0, fed)]
         ends = [self._lasts(m, 0, 0, degree[m], fed) if held[m] else np.inf for m in range(N)]
-        times = torch.tensor(ends, dtype=torch.float64)
-        return AsyncDFCAState(plain.labels, each=plain.each, ends=times, cycles=torch.zeros(N, dtype=torch.int64))
+        return AsyncDFCAState(
+            plain.labels,
+            each=plain.each,
+            ends=torch.tensor(ends, dtype=torch.float64),
+            cycles=torch.zeros(N, dtype=torch.int64),
+            mail=torch.zeros(0, 5, dtype=torch.float64),
+        )
 
     def _lasts(self, client: int, cycle: int, t: int, degree: int, fed: Federation) -> float:
         """Return how long a client's training takes."""

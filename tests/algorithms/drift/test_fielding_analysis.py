@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -121,3 +122,11 @@ def test_what_would_be_another_algorithm_is_refused(script, federate):
     adam = MLP(data.num_classes, data.input_shape, hidden=(), optimizer="adam")
     with pytest.raises(UserError, match="optimizer sgd"):
         FieldingAnalysis().init(federate(data, module=adam))
+
+
+def test_nesterov_in_one_group_of_parameters_is_enough_to_be_refused():
+    one, two = (torch.nn.Parameter(torch.zeros(1)) for _ in range(2))
+    groups = [{"params": [one], "nesterov": True, "momentum": 0.9}, {"params": [two]}]
+    fed = SimpleNamespace(optimizer=torch.optim.SGD(groups, lr=0.1))
+    with pytest.raises(UserError, match="Nesterov"):
+        FieldingAnalysis().init(fed)

@@ -1,6 +1,7 @@
 """DFCA without a barrier: small cases by hand, event by event against a plain simulation, clocks and runs."""
 
 import csv
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -348,3 +349,38 @@ def test_a_run_resumes_bit_for_bit(memory, tiny_run):
     tiny_run("cut", "--ckpt_path", "last", "--engine.max_updates", "null", new=False)
     for name in ("metrics.csv", "clients.csv"):
         assert Path("cut", name).read_text() == Path("whole", name).read_text()
+
+
+@dataclass(frozen=True)
+class Changing(Complete):
+    """Everyone is linked at first, and nobody from the next round on."""
+
+    def edges(self, n, t, seed):
+        return super().edges(n, t, seed) if t == 0 else np.empty((0, 2), dtype=np.int64)
+
+
+def test_the_first_trainings_take_as_long_as_the_first_rounds_graph_says(script, federate, given_devices):
+    """28 numbers are 896 bits; at 0.896 kbps a model takes a second each way, to and from three neighbours. Two samples
+    of 1 ms: a pass to choose a model, and three passes' worth of training. Without neighbours only that counts."""
+    fed = federate(script({0: {m: [0, 1] for m in range(4)}}))
+    devices = given_devices([1.0] * 4, [0.896] * 4)
+    algorithm = AsyncDFCA(**COMMON, num_clusters=1, topology=Changing(), devices=devices)
+    state = algorithm.init(fed)
+    assert state.ends.tolist() == pytest.approx([6 + 4 * 2 * 0.001] * 4, rel=1e-6)
+    after, _ = algorithm.step(state, 1, fed)
+    assert after.ends.tolist() == pytest.approx([6.008 + 0.008] * 4, rel=1e-6)
+
+
+def test_a_client_begins_when_its_first_data_arrive(script, federate):
+    """Client 2 holds nothing before round 1. Everyone needs one unit: it ends one unit after the clock then."""
+    fed = federate(script({0: {0: [0, 1], 1: [1, 2]}, 1: {2: [0, 2]}}))
+    algorithm = AsyncDFCA(**COMMON, num_clusters=1, spread=0.0, latency=0.0, topology=Complete(), participants=2)
+    state = algorithm.init(fed)
+    assert state.ends.tolist() == [1.0, 1.0, np.inf]
+    state, done = algorithm.step(state, 0, fed)
+    assert [result.client for result in done.results] == [0, 1]
+    state, done = algorithm.step(state, 1, fed)
+    assert (state.clock, [result.client for result in done.results]) == (2.0, [0, 1])
+    assert state.ends.tolist() == [3.0, 3.0, 2.0]
+    state, done = algorithm.step(state, 2, fed)
+    assert [result.client for result in done.results] == [2, 0]

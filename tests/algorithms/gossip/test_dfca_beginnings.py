@@ -8,7 +8,7 @@ from gossip import WIDTH, rows_of
 
 from flcluster.algorithms import DFCA, IFCA
 from flcluster.errors import UserError
-from flcluster.topology.families import Complete
+from flcluster.topology.families import Complete, EdgeList
 
 # ----------------------------------------------------------------------------------------------------------- beginnings
 
@@ -25,6 +25,27 @@ def test_global_initialisation_is_the_same_for_all(script, federate):
     assert state.labels.tolist() == [-1] * 9
     assert (state.messages, algorithm.title) == (0, "DFCA-GI")
     assert algorithm.measures(state, 0, fed)["disagreement"] == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize(("links", "alone"), [("0 1\n1 2\n", 6), ("0 1\n2 3\n4 5\n6 7\n7 8\n", 0)])
+def test_clients_without_a_neighbour_are_told_of(links, alone, script, federate, tmp_path):
+    (tmp_path / "links.txt").write_text(links)
+    fed, told = federate(people(script)), []
+    fed.note = told.append
+    DFCA(**COMMON, num_clusters=2, topology=EdgeList(path=str(tmp_path / "links.txt"))).init(fed)
+    assert [text.partition("(")[0] for text in told] == [f"{alone} of 9 clients have no neighbour "] * (alone > 0)
+
+
+def test_messages_arrive_in_another_order_in_every_round(script, federate, monkeypatch):
+    orders = []
+    monkeypatch.setattr("flcluster.algorithms.gossip.dfca.average_in_turn", lambda table, sent: orders.append(sent))
+    fed = federate(people(script))
+    algorithm = DFCA(**COMMON, num_clusters=1, topology=Complete(), aggregation="sequential")
+    links, sent = algorithm.topology.links(9, 0, 0), np.ones((9, 1), dtype=bool)
+    for t in (0, 0, 1):
+        algorithm.gossip(links, sent, t, fed)
+    assert orders[0] == orders[1] != orders[2] and sorted(orders[0]) == sorted(orders[2])
+    assert len(orders[0]) == 9 * 8
 
 
 def test_local_initialisation_differs_everywhere(script, federate):

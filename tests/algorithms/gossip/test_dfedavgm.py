@@ -283,3 +283,12 @@ def test_a_run_resumes_bit_for_bit(tiny_run):
     tiny_run("cut", "--ckpt_path", "last", "--engine.max_updates", "null", new=False)
     for name in ("metrics.csv", "clients.csv"):
         assert Path("cut", name).read_text() == Path("whole", name).read_text()
+
+
+def test_where_a_clients_own_model_lies(script, federate):
+    fed = federate(script({0: two_kinds(3)}))
+    algorithm = DFedAvgM(topology=Complete())
+    state = algorithm.init(fed)
+    table, place = algorithm.own_row(state, 2)
+    algorithm.models(fed)[2] = torch.full((WIDTH,), 7.0)
+    assert fed.table(table)[place].tolist() == [7.0] * WIDTH

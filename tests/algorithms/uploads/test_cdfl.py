@@ -1,6 +1,7 @@
 """CDFL and CCFL: what is fresh, what is too old, what is clamped and filtered, and the server's work."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -91,6 +92,22 @@ def test_the_servers_work_by_hand(federation):
         (exchange,) = loop.advance()
         moved_clusters = int((loop.state.clusters != before).any(1).sum())
         assert exchange.server_compute == (0 if exchange.status == "deprecated" else 3 * 50 + 50 * moved_clusters)
+
+
+def test_the_filter_compares_before_it_remembers(federation):
+    """Above all of its history is refused even at the quantile 1, though it is itself the largest once remembered.
+
+    α̂ and the reply do not feel it, no cluster changes, and what was refused is remembered as well.
+    """
+    loop = make(federation, CCFL(**COMMON, adjust_start=0.0, adjust_quantile=1.0, loss_bar=0.0))
+    loop.state = replace(loop.state, history=torch.zeros(20, 3, 3, dtype=torch.float64))
+    before = loop.state
+    (exchange,) = loop.advance()
+    assert (exchange.status, exchange.extra["filtered"] > 0) == ("accepted", True)
+    assert torch.equal(loop.state.clusters, before.clusters) and torch.equal(loop.state.changed, before.changed)
+    assert exchange.estimate is not None
+    assert loop.state.history.shape == (21, 3, 3) and (loop.state.history[20] > 0).all()
+    close(loop.starts[exchange.client], exchange.estimate.to(before.clusters) @ before.clusters, "reply")
 
 
 @pytest.mark.parametrize("cls", [CDFL, FedSoftAsync])

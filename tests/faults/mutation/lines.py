@@ -7,17 +7,27 @@ from pathlib import Path
 from typing import Any
 
 from mutants import ROOT, Mutant
-from trial import Tree, Watched, begun
 
-FOLDERS = ("tests/algorithms", "tests/flcluster")
-LEFT_OUT = ("tests/flcluster/report",)
-LIMIT = 60.0
+TESTS = (
+    *("algorithms", "flcluster/clustering", "flcluster/devices", "flcluster/engine", "flcluster/federation"),
+    *("flcluster/protocol", "flcluster/records", "flcluster/topology", "flcluster/report"),
+    *("test_docstrings.py", "flcluster/test_data.py", "datamodules/test_lightning.py", "faults/test_try_configs.py"),
+)
+"""Tests that are asked: those of commands and scripts, which make whole runs, would take too long."""
+LIMIT = 200.0
 """Seconds of tests after which a mutant has survived."""
 
 
 def digest(path: str) -> str:
     """Return what a file's text comes to; nothing for a file that is gone."""
     return hashlib.sha256((ROOT / path).read_bytes()).hexdigest()[:16] if (ROOT / path).exists() else ""
+
+
+def test_files() -> list[str]:
+    """Return the files of tests, as paths in the repository."""
+    places = [ROOT / "tests" / name for name in TESTS]
+    found = [path for place in places for path in (place.rglob("test_*.py") if place.is_dir() else [place])]
+    return [str(path.relative_to(ROOT)) for path in found]
 
 
 class Lines:
@@ -27,21 +37,20 @@ class Lines:
         self.path = path
         self.files: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
 
-    def refresh(self, side_by_side: Callable[..., Iterable[tuple[str, list[dict[str, Any]]]]]) -> None:
-        """Run the test files whose lines are not known, or not any more."""
-        there = [str(path.relative_to(ROOT)) for folder in FOLDERS for path in (ROOT / folder).rglob("test_*.py")]
-        there = sorted(path for path in there if not path.startswith(LEFT_OUT))
+    def refresh(
+        self,
+        watched: Callable[[list[str]], Iterable[tuple[str, int, list[dict[str, Any]]]]],
+        wanted: Callable[[str], bool],
+    ) -> None:
+        """Run the wanted test files whose lines are not known, or not any more."""
+        there = test_files()
         now = {path: digest(path) for path in {*there, *(p for one in self.files.values() for p in one["digests"])}}
-        self.files = {
-            p: one for p, one in self.files.items() if all(now.get(q) == d for q, d in one["digests"].items())
-        }
-        self.files = {path: one for path, one in self.files.items() if path in there}
-        missing = [path for path in there if path not in self.files]
-
-        def begin(file: str, tree: Tree, events: Path) -> int:
-            return begun(tree, [file], events, lambda told: Watched(tree, told), [])
-
-        for n, (file, told) in enumerate(side_by_side(missing, begin), start=1):
+        valid = {p for p, one in self.files.items() if all(now[q] == d for q, d in one["digests"].items())}
+        self.files = {path: one for path, one in self.files.items() if path in valid and path in there}
+        missing = [path for path in there if path not in self.files and wanted(path)]
+        for n, (file, _, told) in enumerate(watched(missing), start=1):
+            if not told or told[-1]["what"] != "ended":
+                raise SystemExit(f"{file} does not come to its end")
             tests = {event["test"]: [event["seconds"], event["lines"]] for event in told if event["what"] == "passed"}
             run = {path for _, lines in tests.values() for path in lines}
             self.files[file] = {"digests": {path: digest(path) for path in {file, *run}}, "tests": tests}

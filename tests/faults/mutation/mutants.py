@@ -46,6 +46,8 @@ class Mutant:
     text: str
     lines: tuple[int, int]
     """Lines of which a test that may notice runs one."""
+    function: str = ""
+    """The outermost function that it is in, as ``Class.method``; none for what is run as the file is imported."""
 
     def applied(self, source: str) -> str:
         """Return the file with the fault in it."""
@@ -168,7 +170,16 @@ class Finder(ast.NodeVisitor):
         end = self.offsets[old.end_lineno - 1] + old.end_col_offset
         new = f"({new})" if isinstance(old, ast.expr) and not isinstance(old, ast.Constant | ast.Name) else new
         was = " ".join(self.raw[start:end].decode().split())
-        self.found.append(Mutant(self.path, old.lineno, kind, f"{was} → {new}", start, end, new, self._noticed(old)))
+        what, lines, function = f"{was} → {new}", self._noticed(old), self._function()
+        self.found.append(Mutant(self.path, old.lineno, kind, what, start, end, new, lines, function))
+
+    def _function(self) -> str:
+        names: list[str] = []
+        for owner in self.inside:
+            names.append(owner.name)
+            if isinstance(owner, ast.FunctionDef):
+                return ".".join(names) if self.statement is not owner else ""
+        return ""
 
     def _noticed(self, node: ast.AST) -> tuple[int, int]:
         """What is run as a file is imported is noticed by who uses what it belongs to."""

@@ -1,4 +1,4 @@
-"""Runs of pytest in children that find all libraries imported: with a fault in a file, or watched line by line."""
+"""Runs of some tests in a child that finds everything imported and all tests collected."""
 
 import contextlib
 import faulthandler
@@ -15,47 +15,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mutants import ROOT
+from mutants import ROOT, Mutant
+from tree import Tree, exchanged, forget
 
-PLACES = {"flcluster": "flcluster", **{name: f"flcluster/{name}" for name in ("modules", "datamodules", "algorithms")}}
-"""Where the folders of the repository are, as they are imported."""
-SLOW = 20.0
-"""Seconds after which a test hangs, beside ten times those it took."""
-OPTIONS = ["-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-p", "no:xdist", "-p", "no:randomly", "--tb=no"]
-
-
-class Tree:
-    """The repository's folders as they are imported, with links to its files; one of them may have a fault."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        for folder, name in PLACES.items():
-            for path in (ROOT / folder).rglob("*"):
-                if path.is_file() and path.suffix != ".pyc":
-                    link = place / name / path.relative_to(ROOT / folder)
-                    link.parent.mkdir(parents=True, exist_ok=True)
-                    link.symlink_to(path)
-
-    def imported(self, path: str) -> Path:
-        """Return where a file of the repository is in the tree."""
-        folder, _, rest = path.partition("/")
-        return self.place / PLACES[folder] / rest
-
-    def original(self, file: str) -> str | None:
-        """Return the path in the repository of a file of the tree; none if it is another file."""
-        parts = Path(file).relative_to(self.place).parts
-        path = "/".join(parts[1:] if parts[1] in PLACES else parts)
-        return path if (ROOT / path).exists() else None
-
-    def put(self, path: str, text: str | None) -> None:
-        """Write a text in the place of a file, or put the file back."""
-        at = self.imported(path)
-        for old in (at, *(at.parent / "__pycache__").glob(f"{at.stem}.*")):
-            old.unlink(missing_ok=True)
-        if text is None:
-            at.symlink_to(ROOT / path)
-        else:
-            at.write_text(text)
+SLOW = 120.0
+"""Seconds after which a test hangs, beside forty times the processor's seconds that it took."""
+OPTIONS = [
+    *(
+        "-q",
+        "-s",
+        "--tb=no",
+        "--continue-on-collection-errors",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:faulthandler",
+        "-p",
+        "no:xdist",
+    ),
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning", f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml")),
+]
 
 
 class Told:
@@ -70,14 +49,14 @@ class Told:
 
 
 class Ordered:
-    """Runs the wanted tests in their order, until one fails or takes far too long."""
+    """Tells which test begins and which fails; one that takes far too long ends everything."""
 
     def __init__(self, wanted: dict[str, float], told: Told) -> None:
         self.wanted, self.told = wanted, told
-        self.order = {name: i for i, name in enumerate(wanted)}
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        items[:] = sorted((item for item in items if item.nodeid in self.order), key=lambda i: self.order[i.nodeid])
+        order = {name: i for i, name in enumerate(self.wanted)}
+        items[:] = sorted((item for item in items if item.nodeid in order), key=lambda item: order[item.nodeid])
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
@@ -86,11 +65,12 @@ class Ordered:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.told("began", test=nodeid)
-        faulthandler.dump_traceback_later(SLOW + 10 * self.wanted[nodeid], exit=True)
+        faulthandler.dump_traceback_later(SLOW + 40 * self.wanted[nodeid], exit=True)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:
             self.told("failed", test=report.nodeid)
+            os._exit(1)
 
 
 class Watched:
@@ -103,7 +83,8 @@ class Watched:
         self.tree, self.told, self.prefix = tree, told, str(tree.place)
         self.own: dict[str, set[int]] = {}
         self.shared: dict[str, set[int]] = {}
-        self.into, self.failed, self.done = self.own, False, []
+        self.into, self.failed = self.own, False
+        self.done: list[tuple[str, float, dict[str, set[int]]]] = []
 
     def _call(self, frame: Any, event: str, arg: Any) -> Any:
         file = frame.f_code.co_filename
@@ -119,7 +100,7 @@ class Watched:
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
-        self.own, self.failed, began = {}, False, time.perf_counter()
+        self.own, self.failed, began = {}, False, time.process_time()
         self.into = self.own
         threading.settrace(self._call)
         sys.settrace(self._call)
@@ -127,7 +108,7 @@ class Watched:
         sys.settrace(None)
         threading.settrace(None)  # type: ignore[arg-type]
         if not self.failed:
-            self.done.append((item.nodeid, time.perf_counter() - began, self.own))
+            self.done.append((item.nodeid, time.process_time() - began, self.own))
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
@@ -139,17 +120,66 @@ class Watched:
     def pytest_runtest_logreport(self, report: Any) -> None:
         self.failed |= report.failed or report.skipped
 
-    def pytest_sessionfinish(self) -> None:
+    def tell(self) -> None:
+        """Tell it all."""
         for name, seconds, own in self.done:
             lines: dict[str, list[int]] = {}
             for file in {**own, **self.shared}:
                 if path := self.tree.original(file):
                     lines[path] = sorted(own.get(file, set()) | self.shared.get(file, set()))
             self.told("passed", test=name, seconds=round(seconds, 3), lines=lines)
+        self.told("ended")
 
 
-def begun(tree: Tree, files: list[str], events: Path, plugin: Callable[[Told], Any], options: list[str]) -> int:
-    """Begin pytest on some files in a child with a tree's flcluster; return its process id."""
+class Collected:
+    """Has all tests collected once, and then, instead of running them, children run some of them."""
+
+    def __init__(self, plain: Tree, work: Callable[["Collected"], None]) -> None:
+        self.plain, self.work = plain, work
+        self.items: dict[str, Any] = {}
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        self.items = {item.nodeid: item for item in session.items}
+        self.work(self)
+        return True
+
+    def watch(self, file: str, events: Path) -> int:
+        """Begin to watch a file's tests; return the process id."""
+
+        def run() -> None:
+            watched = Watched(self.plain, Told(events))
+            self._run([item for name, item in self.items.items() if name.partition("::")[0] == file], watched)
+            watched.tell()
+
+        return _begun(run, self.plain, events)
+
+    def attempt(self, mutant: Mutant, tree: Tree, wanted: dict[str, float], events: Path) -> int:
+        """Begin to run tests on code with a fault, which a tree has for other processes; return the process id."""
+
+        def run() -> None:
+            ordered = Ordered(wanted, Told(events))
+            faulthandler.dump_traceback_later(4 * SLOW, exit=True)
+            if exchanged(mutant, (ROOT / mutant.path).read_text()):
+                self._run([self.items[name] for name in wanted if name in self.items], ordered)
+            else:
+                forget((self.plain.place, ROOT / "tests"))
+                asked = [str(ROOT / file) for file in dict.fromkeys(name.partition("::")[0] for name in wanted)]
+                pytest.main([*OPTIONS, f"--basetemp={events.with_suffix('.tmp')}", *asked], plugins=[ordered])
+            ordered.told("ended")
+
+        return _begun(run, tree, events)
+
+    def _run(self, items: list[Any], plugin: object) -> None:
+        if not items:
+            return
+        config = items[0].config
+        config.pluginmanager.register(plugin)
+        for item, after in zip(items, [*items[1:], None], strict=True):
+            config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+
+
+def _begun(run: Callable[[], None], tree: Tree, events: Path) -> int:
+    events.parent.mkdir(exist_ok=True)
     pid = os.fork()
     if pid:
         return pid
@@ -160,20 +190,29 @@ def begun(tree: Tree, files: list[str], events: Path, plugin: Callable[[Told], A
         with events.with_suffix(".out").open("w") as out:
             os.dup2(out.fileno(), 1)
             os.dup2(out.fileno(), 2)
-        faulthandler.dump_traceback_later(6 * SLOW, exit=True)
         sys.path.insert(0, str(tree.place))
         os.environ["PYTHONPATH"] = str(tree.place)
-        where = [f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml"), f"--basetemp={events.with_suffix('.tmp')}"]
-        told = Told(events)
-        code = pytest.main([*OPTIONS, *where, *options, *(str(ROOT / f) for f in files)], plugins=[plugin(told)])
-        told("ended", code=int(code))
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = str(_made(events.with_suffix(".root")))
+        run()
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
     finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(0)
+
+
+def _made(path: Path) -> Path:
+    path.mkdir(exist_ok=True)
+    return path
 
 
 def ended(pid: int, events: Path) -> list[dict[str, Any]]:
     """Return what a child that ended has told, and clear away what it left."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-    shutil.rmtree(events.with_suffix(".tmp"), ignore_errors=True)
+    for left in (".tmp", ".root"):
+        shutil.rmtree(events.with_suffix(left), ignore_errors=True)
     return [json.loads(line) for line in events.read_text().splitlines()] if events.exists() else []
