@@ -29,6 +29,15 @@ def harmless(text: str) -> str:
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", lambda c: repr(c[0])[1:-1], short)
 
 
+def brief(text: str, most: int = 60) -> str:
+    """Return a text of anybody's as a message quotes it: in quotes, and not long.
+
+    >>> brief("soon"), brief("9" * 99, 4)
+    ("'soon'", "'9999…'")
+    """
+    return repr(text if len(text) <= most else f"{text[:most]}…")
+
+
 def refuse(name: str, must: str, value: object, prefix: str = ALGORITHM) -> NoReturn:
     """Refuse a setting by its key, ``prefix`` and ``name``."""
     raise UserError(f"{prefix}{name} must be {must}, got {value}")

@@ -18,7 +18,7 @@ NO_MEMORY = r"allocate memory|out of memory|Unable to allocate|array is too big|
 def refused_by(error: BaseException, settings: Mapping[str, Any]) -> UserError:
     """Return what a constructor said, as the mistake of the user that it is, with the key of its part."""
     root = error
-    while root.__cause__ or root.__context__:  # the parser wraps what a constructor said
+    while not isinstance(root, UserError) and (root.__cause__ or root.__context__):  # the parser wraps what was said
         root = root.__cause__ or root.__context__ or root
     if isinstance(root, UserError):
         return root
