@@ -76,6 +76,15 @@ def harmless(text: str) -> str:
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", lambda c: repr(c[0])[1:-1], short)
 
 
+def brief(text: str, most: int = 60) -> str:
+    """Return a text of anybody's as a message quotes it: in quotes, and not long.
+
+    >>> brief("soon"), brief("9" * 99, 4)
+    ("'soon'", "'9999…'")
+    """
+    return repr(text if len(text) <= most else f"{text[:most]}…")
+
+
 class LostError(UserError):
     """A process of several is gone, and with it this part of the run: to be gone on with, by a scheduler too."""
 

@@ -66,13 +66,20 @@ def load_femnist(root: Path) -> tuple[list[str], Writers, Writers]:
             f"{folder.resolve()} (or set --data.root to LEAF's folder data), or put {cache.name} from another machine "
             f"into {root.resolve()}"
         )
-    named = [] if missing else [f"{s}/{path.name} {path.stat().st_size}" for s in SPLITS for path in files[s]]
+    named = [] if missing else [f"{s}/{path.name} {_size(path)}" for s in SPLITS for path in files[s]]
     held = cached(cache, named, lambda: _read_all(files), _check)
     names = bytes(held["names"].tolist()).decode().split("\n")
     train, test = (
         Writers(Images(held[f"{s}_pixels"], held[f"{s}_labels"].long()), held[f"{s}_bounds"]) for s in SPLITS
     )
     return names, train, test
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}): replace or remove it") from error
 
 
 def _read_all(files: dict[str, list[Path]]) -> Tensors:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from flcluster.datamodules.sources.checks import check_classes_told, whole_number
 from flcluster.datamodules.sources.counts import Ints
-from flcluster.errors import UserError
+from flcluster.errors import UserError, brief
 from flcluster.files import read_text, replacing
 
 NEEDED = ("image", "label", "client")
@@ -152,7 +152,7 @@ def _bare_date(text: str) -> str:
     """Return a date as NumPy reads it, without a time zone."""
     found = _DATE.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} is no date such as 2016-05-29 or 2016-05-29T16:36:54Z")
+        raise ValueError(f"{brief(text)} is no date such as 2016-05-29 or 2016-05-29T16:36:54Z")
     return f"{found[1]}T{found[2]}" if found[2] else found[1]
 
 
@@ -169,7 +169,7 @@ def _read_classes(path: Path, labels: list[str], numbers: list[int]) -> list[str
     for number, label, found in zip(numbers, labels, told, strict=True):
         if found is None:
             raise UserError(
-                f"{path}, line {number}: the label {label!r} is no whole number from 0, but others are; names of "
+                f"{path}, line {number}: the label {brief(label)} is no whole number from 0, but others are; names of "
                 f"classes that look like numbers belong into {file.name}"
             )
         check_classes_told(found, f"{path}, line {number}", f"if it is no mistake, list the classes in {file.name}")
@@ -182,7 +182,7 @@ def _label_numbers(path: Path, labels: list[str], classes: list[str], numbers: l
         if label not in known:
             found = whole_number(label)
             if found is None or found >= len(classes):
-                raise UserError(f"{path}, line {number}: there is no class {label!r} in {classes_file(path).name}")
+                raise UserError(f"{path}, line {number}: there is no class {brief(label)} in {classes_file(path).name}")
             known[label] = found
     return np.array([known[label] for label in labels], dtype=np.int64)
 
@@ -197,10 +197,10 @@ def _read_times(path: Path, texts: list[str], numbers: list[int]) -> NDArray[np.
     except ValueError:
         bad = next(i for i, text in enumerate(texts) if not _reads(text, dated))
         kind = "date such as 2016-05-29 or 2016-05-29T16:36:54Z" if dated else "number"
-        raise UserError(f"{path}, line {numbers[bad]}: the time {texts[bad]!r} is no {kind}") from None
+        raise UserError(f"{path}, line {numbers[bad]}: the time {brief(texts[bad])} is no {kind}") from None
     if len(wrong := np.flatnonzero(~(np.abs(out) < LATEST))):
         at = int(wrong[0])
-        raise UserError(f"{path}, line {numbers[at]}: the time {texts[at]} is no number below {LATEST:g}")
+        raise UserError(f"{path}, line {numbers[at]}: the time {brief(texts[at])} is no number below {LATEST:g}")
     return out
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from flcluster.datamodules.sources.cache import open_image
-from flcluster.errors import UnwritableError, UserError
+from flcluster.errors import UnwritableError, UserError, brief
 from flcluster.files import replacing
 
 from .manifest import Manifest
@@ -38,8 +38,10 @@ def cached_pixels(manifest: Manifest, size: int, folder: Path | None = None) -> 
         _write(path, manifest, shape)
     try:
         held = np.load(path, mmap_mode="c", allow_pickle=False)  # never written to, but torch warns of read-only arrays
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # a broken file fails in many ways
         raise UserError(f"the cache {path} is broken ({error}): delete it, it will be rebuilt") from error
+    if not isinstance(held, np.ndarray):
+        raise UserError(f"the cache {path} is broken (an archive): delete it, it will be rebuilt")
     if held.shape != shape or held.dtype != np.uint8:
         raise UserError(f"the cache {path} is of the shape {held.shape}, not {shape}: delete it, it will be rebuilt")
     return torch.from_numpy(held)
@@ -88,10 +90,10 @@ def _crop(image: Image.Image, path: Path, box: str, where: str) -> Image.Image:
     try:
         left, top, right, bottom = (round(float(edge)) for edge in box.split())
     except (ValueError, OverflowError) as error:
-        raise UserError(f"{where}: the box {box!r} of {path} is not 'left top right bottom' in pixels") from error
+        raise UserError(f"{where}: the box {brief(box)} of {path} is not 'left top right bottom' in pixels") from error
     left, top, right, bottom = max(left, 0), max(top, 0), min(right, image.width), min(bottom, image.height)
     if left >= right or top >= bottom:
         raise UserError(
-            f"{where}: the box {box!r} lies outside {path}, which has {image.width} x {image.height} pixels"
+            f"{where}: the box {brief(box)} lies outside {path}, which has {image.width} x {image.height} pixels"
         )
     return image.crop((left, top, right, bottom))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flcluster.errors import UserError
+from flcluster.errors import UserError, brief
 from flcluster.files import read_text
 
 Columns = dict[str, list[str]]
@@ -33,7 +33,7 @@ class Table(NamedTuple):
         if not (kinds := {cell for cell in set(cells) if wrong(cell)}):
             return
         (path, line), cell = next((place, c) for place, c in zip(self.places, cells, strict=True) if c in kinds)
-        raise UserError(f"{path}, line {line}: {cell!r} in the column {name!r} {why}")
+        raise UserError(f"{path}, line {line}: {brief(cell)} in the column {name!r} {why}")
 
 
 def read_table(path: Path, delimiter: str) -> Table:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 from torchvision.datasets import ImageFolder
+from torchvision.datasets.folder import IMG_EXTENSIONS
 from torchvision.transforms import functional as F
 
 from flcluster.data import Samples
@@ -152,6 +153,8 @@ class Pictures(ImageFolder):  # type: ignore[misc]
         for folder, inner, _ in os.walk(directory, followlinks=True):
             for name in inner:
                 path = os.path.join(folder, name)
+                if name.lower().endswith(IMG_EXTENSIONS):
+                    raise UserError(f"{path} is a folder, but named like an image: rename or remove it")
                 if os.path.islink(path) and stays_inside(os.path.realpath(folder), Path(os.path.realpath(path))):
                     raise UserError(f"{path} is a link to a folder that it lies in: remove it")
         found: list[tuple[str, int]] = ImageFolder.make_dataset(directory, class_to_idx, *args, **kwargs)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from flcluster.datamodules.sources.checks import MOST_CLASSES
 from flcluster.datamodules.sources.counts import Ints
 from flcluster.errors import UserError
 
@@ -70,6 +71,8 @@ class CSVDataModule(OwnDataModule):
                 raise UserError(
                     f"{missing[0][0]}{path} has no column {missing[0][1]!r}; it has {', '.join(table.columns)}"
                 )
+            if more := [name for name in table.columns if name not in tables[0].columns]:
+                raise UserError(f"{path} has the column {more[0]!r}, which {self.paths[0]} has not")
         size, table = len(tables[0].places), joined(tables)
         both = table.columns
         for name in (self.label, self.clients, self.clusters):
@@ -113,10 +116,12 @@ class CSVDataModule(OwnDataModule):
             values = finite(self.label, table)
             return torch.from_numpy(values), ()
         if self.label not in self.words and any(map(is_whole, set(cells))):
+            signs = set(cells) <= {"-1", "1", "+1"}  # the usual numbers of two classes
             table.refuse(
                 self.label,
-                lambda cell: not is_whole(cell),
-                "is no whole number, but other labels are (name the column in data.words if they are words)",
+                lambda cell: not (is_whole(cell) and (signs or 0 <= int(cell) < MOST_CLASSES)),
+                f"is no whole number from 0 to {MOST_CLASSES - 1}, but other labels are (if they are names, name the "
+                "column in data.words)",
             )
         seen = set(cells[:known])
         table.refuse(self.label, lambda cell: cell not in seen, "is a class that no row of training has")

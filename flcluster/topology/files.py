@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from flcluster.errors import UserError
+from flcluster.errors import UserError, brief
 from flcluster.files import read_text
 
 Edges = NDArray[np.int64]
@@ -57,8 +57,9 @@ def read_graphs(path: Path, clients: int | None = None) -> dict[int, Edges]:
                 raise ValueError
         except ValueError:
             last = "" if clients is None else f" to {clients - 1}"
+            found = brief(" ".join(cells))
             raise UserError(
-                f"{path}, line {at}: {' '.join(cells)!r} must be {','.join(columns)}: whole numbers, and the clients "
+                f"{path}, line {at}: {found} must be {','.join(columns)}: whole numbers, and the clients "
                 f"two different ones, from 0{last}{'' if named else '; or begin with source,target'}"
             ) from None
         graphs.setdefault(t, []).append((i, j))

@@ -14,6 +14,10 @@ CLASSES = ["person", "car", "truck", "bus", "bicycle", "motorcycle"]
 """In the order of Ekya's numbers."""
 
 
+HIGHEST = 256
+"""Classes of Ekya and of Cityscapes have numbers below it."""
+
+
 SMALLEST = 50
 """Objects must be wider and higher than this, in pixels."""
 
@@ -94,14 +98,17 @@ def _crop(image: str, order: int, label: int, box: str) -> Crop:
 
 def _listed(path: Path) -> Iterator[Crop]:
     """Read one of Ekya's sample lists; classes above the six are left out, as Ekya does."""
-    header = ("idx", "imgpath", "class", "x0", "y0", "x1", "y1")
+    header, seen = ("idx", "imgpath", "class", "x0", "y0", "x1", "y1"), set[tuple[str, ...]]()
     for line, (index, image, label, *box) in read_csv(path, header, header=header):
         if line == 1 and label == "class":
             continue
         try:
+            if (index, image) in seen:
+                raise ValueError(f"the object {index} of {image} is listed more than once")
+            seen.add((index, image))
             edges = [float(edge) for edge in box]
-            if int(label) < 0 or not all(map(math.isfinite, edges)):
-                raise ValueError("the class must be at least 0, and x0, y0, x1, y1 finite numbers")
+            if not 0 <= int(label) < HIGHEST or not all(map(math.isfinite, edges)):
+                raise ValueError(f"the class must be from 0 to {HIGHEST - 1}, and x0, y0, x1, y1 finite numbers")
             if int(label) < len(CLASSES):
                 yield _crop(image, int(index), int(label), " ".join(f"{edge:g}" for edge in edges))
         except ValueError as error:
@@ -115,6 +122,8 @@ def _annotated(source: Path, path: Path) -> Iterator[Crop]:
     try:
         objects = json.loads(path.read_text(encoding="utf-8"))["objects"]
         for order, found in enumerate(objects):
+            if not isinstance(found["label"], str):
+                raise ValueError(f"object {order} has the label {found['label']!r}")
             if found["label"] in CLASSES:
                 x, y = zip(*found["polygon"], strict=True)
                 if not all(map(math.isfinite, (*x, *y))):

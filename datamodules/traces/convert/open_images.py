@@ -5,7 +5,7 @@ from pathlib import Path
 
 from flcluster.datamodules.sources.checks import whole_number
 from flcluster.datamodules.traces.manifest import ManifestLine, read_csv
-from flcluster.errors import UserError
+from flcluster.errors import UserError, brief
 
 TOP = 100
 
@@ -33,7 +33,7 @@ def open_images(source: Path) -> tuple[list[ManifestLine], list[str]]:
     names: dict[int, str] = {}
     for line, (_, _, name, label) in read_csv(path, COLUMNS):
         if whole_number(label) is None:
-            raise UserError(f"{path}, line {line}: the label_id {label!r} is no whole number from 0")
+            raise UserError(f"{path}, line {line}: the label_id {brief(label)} is no whole number from 0")
         counts[int(label)] += 1
         names.setdefault(int(label), name)
     top = sorted(sorted(counts, key=lambda label: (-counts[label], label))[:TOP])
