@@ -140,7 +140,7 @@ def _check_places(manifest: Manifest, folders: list[Path]) -> None:
 def _open(path: Path) -> Manifest:
     if not path.is_file():
         raise UserError(
-            f"data.manifest: there is no {os.path.abspath(path)}. Make one with flcluster convert, or write a CSV file with "
-            "the columns image,label,client,time; it cannot be downloaded"
+            f"data.manifest: there is no {os.path.abspath(path)}. Make one with flcluster convert, or write a CSV file "
+            "with the columns image,label,client,time; it cannot be downloaded"
         )
     return read_manifest(path)

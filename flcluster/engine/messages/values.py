@@ -12,6 +12,7 @@ from lightning import Trainer
 from flcluster.engine.messages.classes import accepts, imported, leaves, parameters
 from flcluster.engine.messages.words import in_words
 from flcluster.errors import UserError
+from flcluster.federation.extras import ARGUMENTS
 
 LINKED = ("model.num_classes", "model.input_shape", "data.seed")
 """What comes from elsewhere once the objects are built."""
@@ -87,7 +88,7 @@ def refuse_trainer(arguments: Mapping[str, Any]) -> None:
     hints = get_type_hints(Trainer.__init__) if arguments else {}
     for name, value in arguments.items():
         refuse_number(f"trainer.{name}", value)
-        if name in hints and not accepts(hints[name], value, as_text=False):
+        if name in ARGUMENTS and name in hints and not accepts(hints[name], value, as_text=False):
             raise UserError(f"trainer.{name} must be {in_words(hints[name])}, got {value!r}")
 
 

@@ -44,6 +44,10 @@ class Asked(Blobs):
         self.asked["shard"] += 1
         return super().shard(client, cycle)
 
+    def drifted(self, cycle):
+        """Says who did: nobody."""
+        return super().drifted(cycle)
+
     @property
     def dropouts(self):
         self.asked["dropouts"] += 1

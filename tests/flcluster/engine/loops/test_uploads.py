@@ -8,6 +8,7 @@ from plain_servers import SEED
 from upload_methods import COMMON, METHODS, Breaker, compare, make, run, with_nan
 
 from flcluster.algorithms import Local
+from flcluster.algorithms.uploads.history import History
 from flcluster.engine.run import make_loop
 from flcluster.records.checkpoint import load_checkpoint, save_checkpoint
 from flcluster.records.recorder import Recorder
@@ -36,6 +37,8 @@ def same_loops(a, b):
     assert (a.position, a.epoch) == (b.position, b.epoch)
     for name, value in vars(a.state).items():
         other = getattr(b.state, name)
+        if isinstance(value, History):
+            value, other = value.values(), other.values()
         if isinstance(value, torch.Tensor):
             assert torch.equal(value.nan_to_num(-1), other.nan_to_num(-1)), name
         else:
