@@ -111,7 +111,7 @@ def markdown(grid: Grid) -> str:
     heads = grid.heads
     lines = [heads, ["---"] * len(heads), *([row.get(head, "") for head in heads] for row in grid.rows)]
     text = "\n".join("| " + " | ".join(map(in_markdown, line)) + " |" for line in lines)
-    return f"{text}\n\n{grid.caption.replace('<', '&lt;')}" if grid.caption else text
+    return f"{text}\n\n{harmless(grid.caption).replace('<', '&lt;')}" if grid.caption else text
 
 
 def in_markdown(text: str) -> str:

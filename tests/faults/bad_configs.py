@@ -6,6 +6,7 @@ import typing
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from types import NoneType
 
 import good_configs as good
@@ -81,6 +82,7 @@ def wrong_values(hint: typing.Any) -> list[str]:
     return list(dict.fromkeys(value for value in values if not (value == "null" and NoneType in allowed)))
 
 
+@cache
 def declarer(kind: type, name: str) -> str:
     """Return the class among a class's bases that declares a setting."""
     found = kind.__name__

@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from flcluster.errors import UserError
+from flcluster.errors import UserError, harmless
 from flcluster.files import replacing
 from flcluster.records.reader import Run
 from flcluster.report.html.content import content
@@ -37,7 +37,7 @@ def page(told: dict[str, Any], live: bool = False) -> str:
     scripts = [asset(name) for name in SCRIPTS]
     parts = {
         "POLICY": policy(scripts, live),
-        "TITLE": html.escape(told["title"]),
+        "TITLE": html.escape(harmless(told["title"])),
         "STYLE": asset("page.css"),
         "DATA": as_script({**told, "live": live, "dark": ON_DARK}),
         "SCRIPTS": "\n".join(f"<script>{text}</script>" for text in scripts),

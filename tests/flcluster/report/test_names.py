@@ -4,10 +4,12 @@ import io
 import json
 
 import pytest
+from pages import cdfl_run
 from rich.console import Console
 
 from flcluster.errors import UserError, harmless
 from flcluster.files import refuse_alike, write_json
+from flcluster.records.reader import Run
 from flcluster.report.html.content import content
 from flcluster.report.html.page import page
 from flcluster.report.latex import latex
@@ -37,9 +39,8 @@ def test_latex_has_no_control_characters():
     assert not {"\x1b", "\r"} & set(latex(GRID, "x"))
 
 
-def test_a_page_reads_names_as_text():
-    metrics = {"update": [1.0], "epoch": [1.0], "time": [1.0], "client_acc": [0.5]}
-    text = page(content([make_run(algorithm=HOSTILE, metrics=metrics, label=HOSTILE)]))
+def test_a_page_reads_names_as_text(tmp_path):
+    text = page(content([Run.load(cdfl_run(tmp_path / "run", algorithm=HOSTILE, dataset=HOSTILE))]))
     assert "<script>alert" not in text and "\x1b" not in text
 
 
