@@ -21,7 +21,10 @@ ROUNDS = {**LOCAL, "rounds": 100, "participants": TAKING}
 METHODS = {
     "FedAvg": (FedAvg(**ROUNDS), TAKING * STEPS),
     "CDFL": (CDFL(**LOCAL, cycles=1, pretrain_epochs=1), STEPS),
-    "Fielding": (Fielding(**ROUNDS, measure="participants", clusterer=KMeansBySilhouette(max_clusters=3, n_init=1, sample=100)), TAKING * STEPS),
+    "Fielding": (
+        Fielding(**ROUNDS, measure="participants", clusterer=KMeansBySilhouette(max_clusters=3, n_init=1, sample=100)),
+        TAKING * STEPS,
+    ),
 }
 """Method -> how many turns of a client its steps consist of."""
 
