@@ -205,7 +205,17 @@ class ActiveRun:
         self.fabric.call("on_session_end", loop=self.loop, metrics=row)
 
     def _reason_to_stop(self) -> str | None:
-        """Agree over all ranks whether to stop, and write a checkpoint when one is due."""
+        """Return why the run should stop, if it should; write a checkpoint when one is due."""
+        engine = self.exp.engine
+        meet = self.fed.ranks.size == 1 or not self.loop.apart
+        if meet and (why := self._agreed()):
+            return why
+        if engine.max_updates is not None and self.loop.position >= engine.max_updates:
+            return f"engine.max_updates={engine.max_updates}"
+        return None
+
+    def _agreed(self) -> str | None:
+        """Agree over all ranks whether to stop, and whether a checkpoint is due."""
         engine, now = self.exp.engine, time.monotonic()
         why = self.interrupt.reason or self.loop.stop
         if self.stop_at is not None and now - self.started >= self.stop_at:
@@ -215,11 +225,7 @@ class ActiveRun:
         self.fed.bank.next_step()  # the ranks have just met
         if save and not stop:
             self.save()
-        if stop:
-            return self.fed.ranks.agree(why or "another process was told to stop")
-        if engine.max_updates is not None and self.loop.position >= engine.max_updates:
-            return f"engine.max_updates={engine.max_updates}"
-        return None
+        return self.fed.ranks.agree(why or "another process was told to stop") if stop else None
 
     def finish(self, why: str | None) -> dict[str, Any]:
         """Write the checkpoint and the summary."""

@@ -9,6 +9,8 @@ from lightning.fabric import Fabric
 from torch import Tensor
 
 T = TypeVar("T")
+SMALL = 2**20
+"""Bytes of a row up to which many travel in one message: then it is messages that cost, not bytes."""
 
 
 class Ranks:
@@ -47,10 +49,23 @@ class Ranks:
         """Give every rank every row, each from the rank that has it."""
         if self.size == 1:
             return [mine[i] for i in range(len(owners))]
+        if like.nbytes <= SMALL:
+            return self._gathered(mine, owners, like)
         rows = [mine[i] if i in mine else torch.empty_like(like) for i in range(len(owners))]
         for row, owner in zip(rows, owners, strict=True):
             dist.broadcast(row, src=owner)
         return rows
+
+    def _gathered(self, mine: dict[int, Tensor], owners: Sequence[int], like: Tensor) -> list[Tensor]:
+        """Send all rows in one message a rank, as long as the longest."""
+        places = [owners[:i].count(owner) for i, owner in enumerate(owners)]
+        block = like.new_empty(1 + max(places, default=0), len(like))
+        for i, row in mine.items():
+            block[places[i]] = row
+        blocks = [torch.empty_like(block) for _ in range(self.size)]
+        dist.all_gather(blocks, block)
+        rows = zip(owners, places, strict=True)
+        return [mine[i] if i in mine else blocks[owner][at].clone() for i, (owner, at) in enumerate(rows)]
 
     def barrier(self) -> None:
         """Wait for everyone."""

@@ -21,9 +21,11 @@ from typing import Any
 
 import torch
 
-CLIENTS, SAMPLES = 40, 300
-STEPS = {"FedAvg": 2, "CDFL": 16, "DFCA": 2}
-"""Steps of a turn."""
+SAMPLES = 300
+CLIENTS = {"FedAvg": 40, "CDFL": 400, "DFCA": 12}
+"""Registered clients: so many of CDFL's that none uploads twice within what is trained ahead, which is then used up."""
+STEPS = {"FedAvg": 2, "CDFL": 16, "DFCA": 1}
+"""Steps of a turn; CDFL's are two times what two processes train ahead."""
 Answer = tuple[float, float, str]
 """Seconds by the clock and of CPU, and what they were spent on."""
 
@@ -47,13 +49,13 @@ def experiment(name: str, folder: Path, ranks: int) -> Any:
 
     data = RotatedDataModule(
         f"{__name__}.Noise", 10, (1, 28, 28), (0.5,), (0.3,),
-        num_clusters=4, num_clients=CLIENTS, samples=(SAMPLES // 2, SAMPLES), proxy_size=400, test_size=200,
+        num_clusters=4, num_clients=CLIENTS[name], samples=(SAMPLES // 2, SAMPLES), proxy_size=400, test_size=200,
     )  # fmt: skip
     local = {"local_epochs": 2, "batch_size": 50}
     given = {
         "FedAvg": {"participants": 10},
-        "DFCA": {"participation": 0.3},
-        "CDFL": {"cycles": 100, "pretrain_epochs": 1},
+        "DFCA": {},
+        "CDFL": {"cycles": 10, "pretrain_epochs": 1},
     }[name]
     method = getattr(algorithms, name)(**local, **given)
     engine = EngineConfig(threads=1, progress=False, checkpoint_minutes=10**6, max_updates=0)

@@ -79,6 +79,11 @@ class Loop(ABC, Generic[S]):
         return True
 
     @property
+    def apart(self) -> bool:
+        """Whether the next step begins without ranks having to meet; then they do not, to agree on going on."""
+        return False
+
+    @property
     def closing(self) -> bool:
         """Whether the run is in steps that its method takes at the end, none of which may be left out."""
         return False

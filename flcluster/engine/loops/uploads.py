@@ -46,6 +46,11 @@ class UploadLoop(Loop[S]):
         self.carries: dict[int, Tensor] = {}
         self.anchored: set[int] = set()
 
+    @property
+    def apart(self) -> bool:
+        """While uploads trained ahead are applied, but at the start of a session, where callbacks stop runs."""
+        return self.position in self.ahead.ready and self.position % self.session != 0
+
     def advance(self) -> list[Exchange]:
         """Apply the next upload."""
         n = self.position
