@@ -4,7 +4,9 @@ python3 dev.py quickstart    install, then CDFL and Local on embedded data: a ta
 python3 dev.py test          install, then lint, type check, the site and tests
 python3 dev.py docs          install, then the site of docs/ and of the docstrings, in site/
 python3 dev.py slow          install, then the tests that take minutes
-python3 dev.py faults        install, then thousands of bad configurations: a message that names the key, or a run
+python3 dev.py faults        install, then thousands of faults (bad configurations, kills, flipped bits …): a table
+                             faults --write also puts the table into docs/reliability.md
+python3 dev.py mutate        install, then small faults in methods and engine, drawn by seed: which test notices each
 python3 dev.py browser       install, then the tests in Chromium (on Debian: apt-get install chromium chromium-driver)
 python3 dev.py zoo           install, then public modules against a plain Trainer, in environments of their own
 python3 dev.py bench         install, then the engine against plain PyTorch, FIELDING's coordinator and DFCA's rounds
@@ -33,7 +35,8 @@ JOBS: dict[str, list[list[str]]] = {
     ],
     "docs": [SITE],
     "slow": [["python", "-m", "pytest", "-m", "slow"]],
-    "faults": [["python", "tests/faults/try_configs.py", "3000", "0"]],
+    "faults": [["python", "tests/faults/everything.py"]],
+    "mutate": [["python", "tests/faults/mutation/try_mutants.py", "120", "0"]],
     "browser": [["python", "-m", "pytest", "-m", "browser", "tests/browser"]],
     "bench": [
         ["python", "tests/benchmarks/overhead.py"],
@@ -127,7 +130,12 @@ def run(command: list[str], bin_: Path = BIN) -> None:
 
 def main() -> None:
     """Install, then do the named job."""
-    if len(sys.argv) != 2 or sys.argv[1] not in {*JOBS, "zoo"}:
+    more = sys.argv[2:]
+    if (
+        len(sys.argv) < 2
+        or sys.argv[1] not in {*JOBS, "zoo"}
+        or more not in ([], ["--write"] * (sys.argv[1] == "faults"))
+    ):
         raise SystemExit(__doc__)
     if sys.version_info < (3, 10):  # noqa: UP036 (an old Python should say so)
         raise SystemExit(f"flcluster needs Python 3.10 or newer, this is {sys.version.split()[0]}")
@@ -138,7 +146,7 @@ def main() -> None:
         if command[0] == "mypy" and sys.version_info < (3, 11):
             print("no type check: NumPy for Python 3.10 has older annotations than those that ours are checked with")
         else:
-            run(command)
+            run([*command, *more])
 
 
 if __name__ == "__main__":

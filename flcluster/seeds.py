@@ -3,13 +3,18 @@
 import contextlib
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 import torch
 
 
+@lru_cache(maxsize=16)
 def sequence(seed: int, purpose: str, *ids: int) -> np.random.SeedSequence:
-    """Return the seed sequence of one purpose, e.g. ``sequence(seed, "train", client, cycle)``."""
+    """Return the seed sequence of one purpose, e.g. ``sequence(seed, "train", client, cycle)``.
+
+    The last ones are kept (what trains draws orders and seeds dropout from the same one): nobody may spawn of them.
+    """
     return np.random.SeedSequence([seed, zlib.crc32(purpose.encode()), *ids])
 
 

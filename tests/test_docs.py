@@ -1,8 +1,11 @@
 """docs/ says what the code does: its walks, layers and keys are those of the code."""
 
 import ast
+import os
 import re
 import runpy
+import shutil
+import subprocess
 import sys
 from dataclasses import fields
 from importlib import import_module
@@ -14,6 +17,7 @@ import flcluster as fl
 from flcluster import algorithms
 from flcluster.cli import main
 from flcluster.engine.arguments import EngineConfig
+from flcluster.files import write_json
 from flcluster.protocol import Algorithm
 
 ROOT = Path(__file__).parents[1]
@@ -111,3 +115,28 @@ def test_every_name_of_the_package_has_a_page():
     assert packages <= pages and {"data", "script"} <= pages
     homes = {name: getattr(fl, name).__module__ for name in fl.__all__ if name[0] != "_" and name not in packages}
     assert [name for name, home in homes.items() if home.rpartition(".")[0] not in told and home not in told] == []
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("code", "status", "restarts", "again"),
+    [
+        (0, "stopped: SIGUSR1", 0, True),
+        (69, None, 3, True),
+        (69, None, 50, False),
+        (0, "finished", 0, False),
+        (2, None, 0, False),
+        (1, None, 0, False),
+    ],
+)
+def test_the_job_of_slurm_is_queued_again_until_the_run_is_finished(code, status, restarts, again, tmp_path):
+    """The script of docs/running.md, with commands that only say what they were asked for."""
+    (script,) = re.findall(r"```\n(#!/bin/bash\n#SBATCH.*?)```", (ROOT / "docs" / "running.md").read_text(), re.DOTALL)
+    for name, does in {"srun": f"exit {code}", "scontrol": 'echo "$@" >> asked'}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    if status:
+        write_json(tmp_path / "runs" / "shared" / "summary.json", {"status": status})
+    known = {"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": str(restarts), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-c", script], cwd=tmp_path, env={**os.environ, **known}, check=True)
+    assert (tmp_path / "asked").exists() is again

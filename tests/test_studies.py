@@ -64,7 +64,8 @@ def test_every_study_builds(path, monkeypatch):
     built = made_by_name.values()
     assert plan.figures and plan.table
     if named(path).startswith("cdfl/"):
-        for name, made in made_by_name.items():
+        as_printed = {} if path.stem.endswith("_small") else made_by_name
+        for name, made in as_printed.items():
             cycles = {"CIFAR": 20, "MiniI": 20, "Digit": 40}.get(name[:5], 25)
             assert (made.algorithm.cycles, made.algorithm.local_epochs, made.algorithm.batch_size) == (cycles, 5, 128)
         return

@@ -181,8 +181,8 @@ class UpdateTail:
     last: int
 
     def __call__(self, worker: Worker, job: Job, trained: Trained[Tensor]) -> Tensor:
-        """Return the change, on the host."""
-        return (job.start - trained.row)[self.first : self.last].cpu()
+        """Return the change."""
+        return (job.start - trained.row)[self.first : self.last]
 
 
 def half_labels(unit: Tensor, now: Tensor, asked: Tensor, parted: bool, seed: int) -> Tensor:

@@ -99,7 +99,7 @@ class FedDrift(RoundAlgorithm[DriftState]):
         self, counts: dict[str, float], others: NDArray[np.int64], tried: int, t: int, fed: Federation
     ) -> dict[str, float]:
         """Add up what trying all models costs those who do not take part in the round; its cohort has its own costs."""
-        sent, passes = len(others) * tried * fed.layout.row_bytes, tried * int(fed.data.sizes(t)[others].sum())
+        sent, passes = len(others) * tried * fed.layout.row_bytes, tried * int(fed.data.sizes_of(others, t).sum())
         return {
             **counts,
             "report_bytes": counts["report_bytes"] + float(sent),

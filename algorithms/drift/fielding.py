@@ -135,9 +135,11 @@ class Fielding(FedAvg[FieldingState]):
 
     def follow(self, state: FieldingState, t: int, fed: Federation) -> tuple[FieldingState, float]:
         """Let clients whose data changed report before the round, at least those that were not known yet."""
-        pending = state.pending.clone()
-        pending[fed.data.drifted(t)] = True
-        state = replace(state, pending=pending)
+        drifted, pending = fed.data.drifted(t), state.pending
+        if len(drifted):
+            pending = pending.clone()
+            pending[drifted] = True
+            state = replace(state, pending=pending)
         return self.take_in(state, state.labels < 0 if self.reporters == "participants" else pending, t, fed)
 
     def learn(self, state: FieldingState, t: int, done: Round, fed: Federation) -> tuple[FieldingState, Round]:
@@ -153,8 +155,11 @@ class Fielding(FedAvg[FieldingState]):
 
     def take_in(self, state: FieldingState, some: Tensor, t: int, fed: Federation) -> tuple[FieldingState, float]:
         """Let some of the clients whose data changed report; what differs from their last report is a drift event."""
+        waiting = (some & state.pending).numpy()
+        if not waiting.any():
+            return state, 0.0
         holding = fed.data.holding(t)  # an empty window: the last report stands
-        asked = self.online(holding[(some & state.pending)[holding].numpy()], fed)
+        asked = self.online(holding[waiting[holding]], fed)
         if not len(asked):
             return state, 0.0
         pending = state.pending.clone()
@@ -225,7 +230,7 @@ class Fielding(FedAvg[FieldingState]):
         if self.devices is None:
             return 0.0
         profile, wire = profile_of(self.devices, fed.data.num_clients, fed.seed), 4 * state.reports.shape[1]
-        seconds = profile.seconds(clients, fed.data.sizes(t)[clients], download, wire, self.representation.passes)
+        seconds = profile.seconds(clients, fed.data.sizes_of(clients, t), download, wire, self.representation.passes)
         return float(seconds.max(initial=0.0))
 
     def counted(
@@ -242,7 +247,7 @@ class Fielding(FedAvg[FieldingState]):
             "coordinator_seconds": old["coordinator_seconds"] + seconds,
             "report_bytes": old["report_bytes"] + 4.0 * state.reports.shape[1] * sent,
             "report_compute": old["report_compute"]
-            + self.representation.passes * float(fed.data.sizes(t)[asked].sum()),
+            + self.representation.passes * float(fed.data.sizes_of(asked, t).sum()),
         }
         return replace(state, counts=counts)
 

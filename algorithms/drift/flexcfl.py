@@ -152,7 +152,7 @@ class FlexCFL(FedAvg[FlexState]):
 
     def joining_samples(self, clients: Ids, t: int, fed: Federation) -> NDArray[np.int64]:
         """Return how many samples each client's pre-training goes through."""
-        sizes, norm = fed.data.sizes(t)[clients].tolist(), fed.layout.has_batch_norm
+        sizes, norm = fed.data.sizes_of(clients, t).tolist(), fed.layout.has_batch_norm
         processed = [samples_processed(n, 1, self.batch_size, self.pretrain_steps, norm) for n in sizes]
         return np.array(processed, dtype=np.int64)
 

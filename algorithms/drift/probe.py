@@ -65,7 +65,7 @@ class HeterogeneityProbe(Callback):
 
     def measure(self, model: Tensor, t: int, fed: Federation) -> list[dict[str, Any]]:
         """Return the mean distances of label shares and embeddings without clusters and in both kinds of clusters."""
-        clients = np.flatnonzero(fed.data.sizes(t))
+        clients = fed.data.with_samples(t)
         labels = shares(fed.data.label_counts(clients, t))
         views = [fed.data.shard(client, t).train for client in clients.tolist()]
         embeddings = fed.represent(lambda worker, view: worker.features(model, view).mean(0), views)

@@ -141,7 +141,7 @@ def places(layout: Layout, prefix: str | None) -> Tensor:
         if entry.stop <= layout.num_parameters and entry.name.startswith(prefix or "")
     ]
     if not found:
-        raise UserError(f"the model has no parameter whose name begins with {prefix!r}: change the layer of Gradient")
+        raise UserError(f"algorithm.representation.layer: the model has no parameter whose name begins with {prefix!r}")
     return torch.cat(found)
 
 

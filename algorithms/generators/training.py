@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from flcluster.errors import UserError
-from flcluster.federation.descent import descend
+from flcluster.federation.descent import descend, mean_of
 from flcluster.federation.federation import Federation
+from flcluster.federation.flat.fetching import fetched
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -65,7 +66,9 @@ class Pupil(Generic[M]):
         """
         self.module.train()
         numbers = (torch.from_numpy(draw.integers(len(classes), size=batch)) for _ in range(steps))
-        mean, _ = descend((classes[some].to(self.fed.device) for some in numbers), loss, self._step, self.fed.device)
+        device = self.fed.device
+        losses = descend((classes[some].to(device) for some in numbers), loss, self._step, device)
+        mean = mean_of(fetched([losses])[0])
         if not np.isfinite(mean):
             raise UserError("the generator's loss is NaN or infinite: lower algorithm.generator_lr")
         return mean

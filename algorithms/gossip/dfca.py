@@ -140,7 +140,7 @@ class DFCA(GossipRounds[GossipState]):
     def served(self, state: GossipState, t: int, fed: Federation) -> Served:
         """Let every client that holds training data choose among its own models."""
         k, N = self.per_client(fed), fed.data.num_clients
-        clients = np.flatnonzero(fed.data.sizes(t))
+        clients = fed.data.with_samples(t)
         labels = np.full(N, -1, dtype=np.int64)
         labels[clients] = self.assign(clients.tolist(), t, fed)
         return Served(self.models(fed), labels, np.where(labels < 0, -1, np.arange(N) * k + labels))

@@ -64,7 +64,7 @@ class DFedAvgM(GossipRounds[GossipState]):
 
     def served(self, state: GossipState, t: int, fed: Federation) -> Served:
         """Every client uses its own model."""
-        held = fed.data.sizes(t) > 0
+        held = fed.data.holds(t)
         return Served(self.models(fed), np.where(held, 0, -1), np.where(held, np.arange(len(held)), -1))
 
     def own_row(self, state: GossipState, client: int) -> tuple[str, int]:

@@ -202,7 +202,7 @@ class FedSPD(GossipRounds[SoftState]):
 
     def _personalise(self, t: int, fed: Federation) -> None:
         """Make every client's own model: its mixture, trained on all its samples."""
-        clients = np.flatnonzero(fed.data.sizes(t)).tolist()
+        clients = fed.data.with_samples(t).tolist()
         table = fed.table("personal")
         mixed = (self._mixed(c, d, fed) for c, d in zip(clients, self._divisions(clients, t, fed), strict=True))
         for client, row in zip(clients, mixed, strict=True):
@@ -225,7 +225,7 @@ class FedSPD(GossipRounds[SoftState]):
 
     def served(self, state: SoftState, t: int, fed: Federation) -> Served:
         """Every client uses its own model; its cluster is the one of most of its samples."""
-        clients = np.flatnonzero(fed.data.sizes(t))
+        clients = fed.data.with_samples(t)
         divisions = dict(zip(clients.tolist(), self._divisions(clients.tolist(), t, fed), strict=True))
         labels = np.full(fed.data.num_clients, -1, dtype=np.int64)
         for client, division in divisions.items():

@@ -49,7 +49,7 @@ def _best(scores: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def ifca_style_accuracy(fed: Federation, candidates: Candidates, t: int) -> float:
     """Return the mean accuracy of clients that choose by their *test* loss, as IFCA's code does: optimistic."""
-    clients = np.flatnonzero(fed.data.sizes(t)).tolist()
+    clients = fed.data.with_samples(t).tolist()
     if not clients:
         return float("nan")
     scores = scored(fed, candidates, clients, [fed.data.shard(m, t).test for m in clients])

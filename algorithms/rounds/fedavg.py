@@ -164,7 +164,7 @@ class FedAvg(RoundAlgorithm[S]):
         """Return what the selection may ask about clients."""
 
         def work(clients: NDArray[np.int64]) -> NDArray[np.float64]:
-            sizes = fed.data.sizes(t)[clients].astype(np.float64)
+            sizes = fed.data.sizes_of(clients, t).astype(np.float64)
             return sizes if self.local_steps is None else np.minimum(sizes, self.local_steps * self.batch_size)
 
         return Asked(

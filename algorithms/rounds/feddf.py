@@ -134,10 +134,10 @@ class ProxyLogits:
 
     @torch.no_grad()
     def __call__(self, worker: Worker, job: Job, trained: Trained[Tensor]) -> Tensor:
-        """Return the logits, on the host."""
+        """Return the logits."""
         worker.layout.load(trained.row)
-        worker.module.eval()
+        worker.learning(False)
         parts = [part for view in self.views for part in worker.parts(view)]
         inputs = ((worker.pinned.get(part) or worker.to_device(*part.tensors()))[0] for part in parts)
-        with worker.fabric.autocast():
-            return torch.cat([worker.module(x).float() for x in inputs]).cpu()
+        with worker.autocast():
+            return torch.cat([worker.module(x).float() for x in inputs])

@@ -218,7 +218,7 @@ def head_row(worker: Worker, job: Job, trained: Trained[Tensor]) -> Tensor:
     state = worker.layout.state_dict(trained.row)
     weight = state["head.weight"]
     bias = state.get("head.bias", weight.new_zeros(len(weight)))
-    return torch.cat([weight, bias[:, None]], dim=1).cpu()
+    return torch.cat([weight, bias[:, None]], dim=1)
 
 
 def head_of(module: nn.Module) -> nn.Linear:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from flcluster.errors import UserError
+from flcluster.errors import above, refuse
 from flcluster.federation.jobs import Trained
 
 from .aggregation import Aggregator, Memory
@@ -28,8 +28,11 @@ class Yogi(Average):
     """Decay of the second moment."""
 
     def __post_init__(self) -> None:
-        if not (self.eta > 0 and self.tau > 0 and 0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
-            raise UserError(f"server: eta and tau must be above 0, beta1 and beta2 in [0, 1), got {self}")
+        for name in ("eta", "tau"):
+            above(name, getattr(self, name), 0, "algorithm.server.")
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                refuse(name, "in [0, 1)", getattr(self, name), "algorithm.server.")
 
     def start(self, models: Tensor) -> Memory:
         """m = 0, v = τ."""

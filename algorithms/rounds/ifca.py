@@ -73,7 +73,7 @@ class IFCA(RoundAlgorithm[ModelsState]):
     def served(self, state: ModelsState, t: int, fed: Federation) -> Served:
         """Let every client that holds training data choose."""
         labels = np.full(fed.data.num_clients, -1, dtype=np.int64)
-        clients = np.flatnonzero(fed.data.sizes(t))
+        clients = fed.data.with_samples(t)
         labels[clients] = best_of(fed, lambda m: state.models, clients.tolist(), t)
         return Served(state.models, labels)
 

@@ -44,7 +44,8 @@ class LocalRounds(RoundAlgorithm[LocalRoundsState]):
 
     def available(self, t: int, fed: Federation) -> NDArray[np.int64]:
         """Return the clients that hold training data and are online: who has dropped out can still train alone."""
-        return self.online(np.setdiff1d(np.flatnonzero(fed.data.sizes(t)), fed.data.newcomers), fed)
+        held, late = fed.data.with_samples(t), fed.data.newcomers
+        return self.online(np.setdiff1d(held, late) if len(late) else held, fed)
 
     def step(self, state: LocalRoundsState, t: int, fed: Federation) -> tuple[LocalRoundsState, Round]:
         """Train each client on its own data."""

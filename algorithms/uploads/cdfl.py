@@ -4,7 +4,7 @@ And CCFL, the same algorithm in its earlier form: another staleness rule and a g
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from flcluster.protocol.uploads import Reply, Upload
 
 from .ageing import ClusterUploads
 from .estimation import Bar, estimate_distribution, passes_filter, update_ratios
+from .history import History
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +32,8 @@ class CDFLState:
     """e_k: the epoch each cluster last changed, ``[K]``."""
     weights: Tensor
     """Last estimate of every client, ``[M, K]``; NaN before the first."""
-    history: Tensor
-    """Raw (l, d1, d2) of past uploads, ``[n, K, 3]``; empty without global adjustment."""
+    history: History
+    """Raw (l, d1, d2) of past uploads, ``[K, 3]`` each; empty without global adjustment."""
     initial: Tensor
     """u⁰, what a new client starts from."""
 
@@ -86,7 +87,7 @@ class CDFL(ClusterUploads[CDFLState]):
             losses=torch.tensor(losses, dtype=torch.float64),
             changed=torch.zeros(K, dtype=torch.int64),
             weights=torch.full((fed.data.num_clients, K), torch.nan, dtype=torch.float64),
-            history=torch.zeros(0, K, 3, dtype=torch.float64),
+            history=History.of(torch.zeros(0, K, 3)),
             initial=clusters.mean(0),
         )
 
@@ -94,14 +95,21 @@ class CDFL(ClusterUploads[CDFLState]):
         """w_1 … w_K."""
         return state.clusters
 
+    def pack(self, state: CDFLState) -> dict[str, Any]:
+        """Keep the history as it came, ``[n, K, 3]``."""
+        return {**super().pack(state), "history": state.history.values()}
+
+    def unpack(self, saved: dict[str, Any], row: Tensor) -> CDFLState:
+        """Put the history in order again."""
+        return replace(super().unpack(saved, row), history=History.of(saved["history"]))
+
     def join(self, state: CDFLState, client: int, fed: Federation) -> Reply:
         """u⁰ for everyone."""
         return Reply(state.initial)
 
     def observe(self, worker: Worker, row: Tensor, fed: Federation) -> Tensor:
         """F(v; D_k) for every k."""
-        losses = [worker.loss_on(row, view) for view in fed.proxies]
-        return torch.tensor(losses, dtype=torch.float64)
+        return worker.mean_losses(row, fed.proxies)
 
     def upload(self, state: CDFLState, up: Upload, fed: Federation) -> tuple[CDFLState, Reply]:
         """ServerUpdate(v, τ, t)."""
@@ -136,7 +144,7 @@ class CDFL(ClusterUploads[CDFLState]):
             losses=losses,
             changed=torch.where(moved, t, state.changed),
             weights=known,
-            history=torch.cat([state.history, measured[None]]) if keep else state.history,
+            history=state.history.added(measured) if keep else state.history,
         )
         return new, Reply(
             mixed(weights, clusters),

@@ -6,6 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from .history import History
+
 Bar = float | Literal["min"]
 
 
@@ -90,20 +92,20 @@ def update_ratios(
     return beta0 * beta1 * staleness_factor(staleness, a, b).to(weights.dtype)
 
 
-def passes_filter(history: Tensor, values: Tensor, quantile: float = 0.7, min_entries: int = 20) -> Tensor:
+def passes_filter(history: History, values: Tensor, quantile: float = 0.7, min_entries: int = 20) -> Tensor:
     """Say which clusters an upload may change (CCFL's global adjustment).
 
     Refused where any of (l, d1, d2) exceeds that quantile of its own history for the cluster.
 
     Args:
-        history: Past raw values ``[n, K, 3]``.
+        history: Raw values of past uploads, ``[K, 3]`` each.
         values: This upload's raw values ``[K, 3]``.
         quantile: The percentile that must not be exceeded.
         min_entries: Too short a history refuses nothing.
     """
     if len(history) < min_entries:
         return torch.ones(len(values), dtype=torch.bool)
-    return (values <= torch.quantile(history, quantile, dim=0)).all(dim=1)
+    return (values <= history.quantile(quantile)).all(dim=1)
 
 
 def sample_shares(sample_losses: Tensor, sigma: float = 1e-4) -> Tensor:

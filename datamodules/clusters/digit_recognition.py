@@ -5,8 +5,9 @@ from typing import Any
 import torch
 
 from flcluster.data import Source
+from flcluster.datamodules.sources.checks import check_labels
 from flcluster.datamodules.sources.images import Images, ImageSource
-from flcluster.datamodules.sources.loading import Split, load, open_dataset
+from flcluster.datamodules.sources.loading import Split, load, open_dataset, place_of
 
 from .module import ClusteredDataModule
 
@@ -43,9 +44,15 @@ class DigitRecognition(ClusteredDataModule):
         return list(zip(self._domains("train"), self._domains("test"), strict=True))
 
     def _domains(self, split: Split) -> list[Source]:
-        mnist = load("MNIST", self.root, split, {}, (1, 28, 28)).resized(SIZE)
-        usps = load("USPS", self.root, split, {}, (1, 16, 16)).resized(SIZE)
+        mnist, usps = (
+            self._read(*grey, split).resized(SIZE) for grey in (("MNIST", (1, 28, 28)), ("USPS", (1, 16, 16)))
+        )
         grey = torch.cat([mnist.pixels, usps.pixels]).expand(-1, 3, -1, -1)  # three channels seen, one stored
         handwritten = Images(grey, torch.cat([mnist.labels, usps.labels]))
-        others = [load(dataset, self.root, split, {}, (3, SIZE, SIZE)) for dataset in ("SVHN", CCPD)]
+        others = [self._read(dataset, self.input_shape, split) for dataset in ("SVHN", CCPD)]
         return [ImageSource(images, self.mean, self.std) for images in (handwritten, *others)]
+
+    def _read(self, dataset: str, shape: tuple[int, ...], split: Split) -> Images:
+        images = load(dataset, self.root, split, {}, shape)
+        check_labels(images.labels, self.num_classes, place_of(dataset, self.root, split, {}))
+        return images

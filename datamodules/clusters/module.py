@@ -14,6 +14,9 @@ from .cluster import Cluster, make_cluster, refuse, val_size
 from .divided import Divided
 from .mixed import MAIN_SHARE, Mixed
 
+MOST_CLUSTERS = 100_000
+"""Each has a source of its own: more would take all memory before anything could be said."""
+
 
 class ClusteredDataModule(FederatedDataModule):
     """Clients that draw most samples from a fixed main cluster and the rest from the others (CDFL and CCFL).
@@ -50,6 +53,9 @@ class ClusteredDataModule(FederatedDataModule):
         unseen: Share of the clients that are held out of training and join at the end, to be scored; none if not given.
     """
 
+    always_hold = True
+    """Every draw is of a sample at least, and a division that leaves a client without one is refused."""
+
     def __init__(
         self,
         num_classes: int,
@@ -74,6 +80,8 @@ class ClusteredDataModule(FederatedDataModule):
         self.unseen = self._held_out(unseen)
         at_least("num_classes", num_classes, 1, "data.")
         self.num_classes, self.input_shape = num_classes, tuple(input_shape)
+        if num_clusters > MOST_CLUSTERS:
+            raise UserError(f"data.num_clusters must be at most {MOST_CLUSTERS}, got {num_clusters}")
         self.num_clusters = num_clusters
         self.num_clients = 20 * num_clusters if num_clients is None else num_clients
         self.samples, self.redraw = samples, redraw and samples is not None

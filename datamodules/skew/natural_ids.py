@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from flcluster.datamodules.sources.checks import check_finite
 from flcluster.datamodules.sources.counts import Ints
 from flcluster.datamodules.sources.known import Known
 from flcluster.datamodules.sources.loading import SPLITS, open_dataset
 from flcluster.errors import UserError, at_least
+from flcluster.files import read_text
 
 from .dealing import NOBODY
 from .partitions import KEY, Partition, Samples
@@ -91,10 +93,18 @@ def owners_as_clients(ids: Ints, num_clients: int | None, min_samples: int, rng:
 
 def read_names(path: Path) -> np.ndarray:
     """Read one name for each image."""
+    where = f"data.partition.path: {path}"
     try:
-        return np.load(path) if path.suffix == ".npy" else np.array(path.read_text(encoding="utf-8").splitlines())
-    except (OSError, ValueError) as error:
-        raise UserError(f"data.partition.path: {path} cannot be read ({error})") from error
+        found = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.array(read_text(path).splitlines())
+    except Exception as error:  # a broken file fails in many ways
+        raise UserError(f"{where} cannot be read ({error})") from error
+    if not isinstance(found, np.ndarray) or found.dtype.kind not in "biufUS":
+        raise UserError(f"{where} must hold one array of names or numbers")
+    if found.dtype.kind == "f":
+        check_finite(found, where)
+    if found.dtype.kind == "U" and len(empty := np.flatnonzero(np.char.strip(found) == "")):
+        raise UserError(f"{where}, line {1 + int(empty[0])}: there is no name")
+    return found
 
 
 def _attribute(opened: Any, name: str | None) -> np.ndarray:

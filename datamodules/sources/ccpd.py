@@ -10,6 +10,7 @@ from torch import Tensor
 from flcluster.errors import UserError
 
 from .cache import Tensors, cached, open_image
+from .checks import check_stored
 
 SIZE = 32
 
@@ -59,7 +60,7 @@ class CCPDDigits:
                 "it cannot be downloaded"
             )
         names = [f"{split}/{path.name}" for split in SPLITS for path in files[split]] if all(files.values()) else []
-        held = cached(cache, names, lambda: _cut_all(files))
+        held = cached(cache, names, lambda: _cut_all(files), _check)
         split = "train" if train else "test"
         self.data, self.targets = held[f"{split}_pixels"], held[f"{split}_labels"]
 
@@ -70,8 +71,10 @@ def parse_name(path: Path) -> tuple[list[Point], list[int]]:
         fields = path.stem.split("-")
         corners = [(float(x), float(y)) for x, y in (point.split("&") for point in fields[3].split("_"))]
         characters = [int(index) for index in fields[4].split("_")]
-        if len(corners) != 4 or len(characters) != len(_BOXES) or max(characters[1:]) >= len(ALPHABET):
+        if len(corners) != 4 or len(characters) != len(_BOXES):
             raise ValueError("four corners and seven characters are needed")
+        if min(characters) < 0 or max(characters) >= len(ALPHABET):
+            raise ValueError(f"characters are numbers from 0 to {len(ALPHABET) - 1}")
     except (ValueError, IndexError) as error:
         raise UserError(f"{path} does not have a name as CCPD gives it ({error}): remove it") from error
     return corners, characters
@@ -84,7 +87,20 @@ def cut_digits(path: Path) -> list[tuple[np.ndarray, int]]:
     if not found:
         return []
     image = open_image(path)
+    if not all(_near(x, image.width) and _near(y, image.height) for x, y in corners):
+        size = f"{image.width} x {image.height}"
+        raise UserError(f"the name of {path} puts the plate outside the image of {size} pixels: remove it")
     return [(_crop(image, corners, _BOXES[k]), int(character)) for k, character in found]
+
+
+def _check(held: Tensors) -> None:
+    for split in SPLITS:
+        check_stored(held[f"{split}_pixels"], held[f"{split}_labels"], (3, SIZE, SIZE), 10, split)
+
+
+def _near(place: float, length: int) -> bool:
+    """Whether a corner is in the image, or not far beyond its edge, as that of a plate which is cut off may be."""
+    return -0.1 * length <= place <= 1.1 * length  # false for NaN
 
 
 def _crop(image: Image.Image, corners: list[Point], box: tuple[float, float, float, float]) -> np.ndarray:

@@ -10,6 +10,8 @@ from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
 from flcluster.errors import UserError
 
+from .checks import check_classes_told, check_finite, refuse_first
+
 USUAL = ("targets", "labels", "label", "target", "y")
 """What datasets call the classes of their samples."""
 
@@ -49,7 +51,7 @@ def labels_in(dataset: Any, name: str | None, read: bool) -> Tensor | None:
         read: Whether to go through all samples where nothing else tells.
     """
     if name is not None:
-        return classes(values_of(dataset, name, "data.labels"))
+        return named_classes(values_of(dataset, name, "data.labels"), f"data.labels ({name})")
     for usual in USUAL:
         found = classes(column(dataset, usual))
         if found is not None:
@@ -69,6 +71,18 @@ def classes(found: Any | None) -> Tensor | None:
         return None
     whole = values.ndim == 1 and not values.is_floating_point() and not values.is_complex()
     return values.long() if whole and (not len(values) or int(values.min()) >= 0) else None
+
+
+def named_classes(found: np.ndarray, where: str) -> Tensor | None:
+    """Return what is said to be classes as such; None for numbers to predict, several labels and words."""
+    if found.dtype.kind == "f":
+        check_finite(found, where)
+    if found.ndim == 1 and found.dtype.kind == "i":
+        refuse_first(torch.from_numpy(found < 0), torch.from_numpy(found), where, "the label", "a whole number from 0")
+    kept = classes(found)
+    if kept is not None and len(kept):
+        check_classes_told(int(kept.max()), where, "number them from 0")
+    return kept
 
 
 def shape_in(dataset: Any) -> tuple[int, ...]:

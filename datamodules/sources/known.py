@@ -8,8 +8,9 @@ from typing import Any, Literal
 from flcluster.errors import UserError
 
 from . import class_names as names
+from .checks import check_labels
 from .images import Images
-from .loading import SPLITS, check_labels, load, load_by
+from .loading import SPLITS, load, load_by, place_of
 
 Load = Callable[..., tuple[Images, Images]]
 
@@ -45,8 +46,8 @@ class Known:
             train, test = load_by(self.load, self.name, root, kwargs, self.shape, download)
         else:
             train, test = (load(self.dataset, root, split, kwargs, self.shape, download) for split in SPLITS)
-        check_labels(train, self.num_classes, "train", self.name)
-        check_labels(test, self.num_classes, "test", self.name)
+        for images, split in zip((train, test), SPLITS, strict=True):
+            check_labels(images.labels, self.num_classes, place_of(self.dataset or self.name, root, split, kwargs))
         return train, test
 
 

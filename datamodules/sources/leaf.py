@@ -13,6 +13,7 @@ from torch import Tensor
 from flcluster.errors import UserError
 
 from .cache import Tensors, cached
+from .checks import check_stored
 from .images import Images
 
 SIDE = 28
@@ -66,7 +67,7 @@ def load_femnist(root: Path) -> tuple[list[str], Writers, Writers]:
             f"into {root.resolve()}"
         )
     named = [] if missing else [f"{s}/{path.name} {path.stat().st_size}" for s in SPLITS for path in files[s]]
-    held = cached(cache, named, lambda: _read_all(files))
+    held = cached(cache, named, lambda: _read_all(files), _check)
     names = bytes(held["names"].tolist()).decode().split("\n")
     train, test = (
         Writers(Images(held[f"{s}_pixels"], held[f"{s}_labels"].long()), held[f"{s}_bounds"]) for s in SPLITS
@@ -104,20 +105,40 @@ def _read_split(paths: list[Path]) -> dict[str, Writer]:
 
 
 def _read_file(path: Path) -> Iterator[tuple[str, Writer]]:
+    writer = None
     try:
         content = json.loads(path.read_text("utf-8"))
-        for name in content["users"]:
-            yield name, _convert(content["user_data"].pop(name))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = f"{type(error).__name__}: {error}"
+        counts = content.get("num_samples") or [None] * len(content["users"])
+        if len(counts) != len(content["users"]):
+            raise ValueError(f"{len(content['users'])} users, but {len(counts)} in num_samples")
+        for writer, count in zip(content["users"], counts, strict=True):
+            yield writer, _convert(content["user_data"].pop(writer), count)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        reason = f"{'' if writer is None else f'writer {writer}: '}{type(error).__name__}: {error}"
         raise UserError(f"{path} is not as LEAF writes it ({reason}): make the files again with {COMMAND}") from error
 
 
-def _convert(held: dict[str, Any]) -> Writer:
+def _convert(held: dict[str, Any], count: int | None) -> Writer:
     """Turn lists of numbers from 0 (ink) to 1 (paper) into bytes from 0 (paper) to 255 (ink)."""
-    x, y = np.array(held["x"], np.float32).reshape(-1, 1, SIDE, SIDE), np.array(held["y"], np.int64)
-    if len(x) != len(y):
-        raise ValueError(f"{len(x)} images but {len(y)} labels")
-    if len(x) and not (x.min() >= 0 and x.max() <= 1 and y.min() >= 0 and y.max() < NUM_CLASSES):
-        raise ValueError(f"pixels must be in [0, 1] and labels in 0..{NUM_CLASSES - 1}")
-    return np.rint(255 * (1 - x)).astype(np.uint8), y.astype(np.uint8)
+    x, y = np.array(held["x"], np.float32), np.array(held["y"])
+    if not len(x) == len(y) == (len(x) if count is None else count):
+        raise ValueError(f"{len(x)} images, {len(y)} labels, and {count} told of")
+    if not len(x):
+        return x.reshape(-1, 1, SIDE, SIDE).astype(np.uint8), y.astype(np.uint8)
+    if x.shape[1:] != (SIDE * SIDE,) or y.ndim != 1 or y.dtype.kind not in "iu":
+        raise ValueError(f"each image must be {SIDE * SIDE} numbers, and its label a whole one")
+    if wrong := np.flatnonzero(~((x >= 0) & (x <= 1)).all(axis=1) | (y < 0) | (y >= NUM_CLASSES)).tolist():
+        raise ValueError(
+            f"sample {wrong[0]} (counted from 0) has the label {y[wrong[0]]} and pixels from {x[wrong[0]].min()} to "
+            f"{x[wrong[0]].max()}; labels must be in 0..{NUM_CLASSES - 1}, pixels in [0, 1]"
+        )
+    return np.rint(255 * (1 - x)).astype(np.uint8).reshape(-1, 1, SIDE, SIDE), y.astype(np.uint8)
+
+
+def _check(held: Tensors) -> None:
+    writers = len(bytes(held["names"].tolist()).decode().split("\n"))
+    for split in SPLITS:
+        pixels, labels, bounds = (held[f"{split}_{part}"] for part in ("pixels", "labels", "bounds"))
+        check_stored(pixels, labels, (1, SIDE, SIDE), NUM_CLASSES, split)
+        if len(bounds) != writers + 1 or int(bounds[-1]) != len(labels) or bool((bounds.diff() < 0).any()):
+            raise ValueError(f"the {split} samples of {writers} writers do not begin and end where they should")

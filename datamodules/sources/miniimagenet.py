@@ -10,6 +10,7 @@ from torch import Tensor
 from flcluster.errors import UserError
 
 from .cache import Tensors, cached, open_image
+from .checks import MOST_CLASSES, check_stored
 
 SIZE = 84
 
@@ -39,12 +40,17 @@ class MiniImagenet:
         if not classes and not cache.is_file():
             raise UserError(_missing(folder))
         names = [f"{path.parent.name}/{path.name}" for files in classes for path in files]
-        held = cached(cache, names, lambda: _decode(classes))
+        held = cached(cache, names, lambda: _decode(classes), _check)
         split = "train" if train else "test"
         self.data, self.targets = held[f"{split}_pixels"], held[f"{split}_labels"]
         if int(self.targets.max()) + 1 != num_classes:
             found = int(self.targets.max()) + 1
             raise UserError(f"{folder.resolve()} has {found} class folders, but data.num_classes is {num_classes}")
+
+
+def _check(held: Tensors) -> None:
+    for split in ("train", "test"):
+        check_stored(held[f"{split}_pixels"], held[f"{split}_labels"], (3, SIZE, SIZE), MOST_CLASSES, split)
 
 
 def _missing(folder: Path) -> str:

@@ -110,10 +110,9 @@ class Drawn:
         own = self.holding.train.arrival_of(client, *self.holding.bounds(cycle))
         return np.concatenate([own, np.full(len(self.shared), -self.holding.window)])
 
-    def sizes(self, split: Purpose, cycle: int) -> Ints:
-        """Return how many samples of a split each client holds."""
-        everyone = np.arange(self.holding.num_clients)
-        starts, ends = self.holding.line(split).spans(everyone, *self.holding.bounds(cycle))
+    def sizes_of(self, clients: Ints, split: Purpose, cycle: int) -> Ints:
+        """Return how many samples of a split some clients hold."""
+        starts, ends = self.holding.line(split).spans(clients, *self.holding.bounds(cycle))
         return ends - starts + (len(self.shared) if split == "train" else 0)
 
     def label_counts(self, clients: Ints, cycle: int) -> Ints:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from flcluster.data import FederatedDataModule, Shard, View
 from flcluster.datamodules.sources.counts import Ints
@@ -127,22 +128,29 @@ class StreamDataModule(FederatedDataModule):
     def drifted(self, cycle: int) -> Ints:
         """Return the clients for whom a sample comes or goes at this round, or who see theirs otherwise, ascending."""
         changed = self._stream.holding.changed(cycle)
-        if self._history is not None:
-            holding = self.sizes(cycle) + self.test_sizes(cycle) > 0
-            changed |= self._history.changed(cycle) & holding
+        if self._history is not None and (seen := self._history.changed(cycle)).any():
+            changed |= seen & (self.sizes(cycle) + self.test_sizes(cycle) > 0)
         return np.flatnonzero(changed)
 
     def size(self, client: int, cycle: int = 0) -> int:
         """Return the number of training samples of a client, without making a view of them."""
         return len(self._stream.held("train", self._checked(client), cycle))
 
+    def sizes_of(self, clients: Ints, cycle: int) -> Ints:
+        """Return how many training samples some clients hold."""
+        return self._stream.sizes_of(clients, "train", cycle)
+
     def sizes(self, cycle: int) -> Ints:
-        """Return how many training samples each client holds."""
-        return self._stream.sizes("train", cycle)
+        """Return how many training samples each client holds; they change when the clock of arrivals ticks."""
+        return super().sizes(self._stream.holding.bounds(cycle)[1])
+
+    def holds(self, cycle: int) -> NDArray[np.bool_]:
+        """Say of each client whether it holds training samples."""
+        return self.sizes(cycle) > 0
 
     def test_sizes(self, cycle: int) -> Ints:
         """Return how many test samples each client holds."""
-        return self._stream.sizes("test", cycle)
+        return self._stream.sizes_of(np.arange(self.num_clients), "test", cycle)
 
     def label_counts(self, clients: Ints, cycle: int) -> Ints:
         """Count the training labels of some clients as they see them, ``[n, num_classes]``."""

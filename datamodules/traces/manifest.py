@@ -1,6 +1,8 @@
 """Manifests: a CSV file that says of every image its label, its client and its time."""
 
 import csv
+import io
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,14 +12,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flcluster.datamodules.sources.checks import check_classes_told, whole_number
 from flcluster.datamodules.sources.counts import Ints
 from flcluster.errors import UserError
-from flcluster.files import replacing
+from flcluster.files import read_text, replacing
 
 NEEDED = ("image", "label", "client")
 
 
 OPTIONAL = ("time", "box")
+
+
+LATEST = 1e15
+"""Times are below it, so that rounds can be counted."""
+
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 
 
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?))?(?:Z|[+-]00:?00)?")
@@ -52,6 +62,8 @@ class Manifest:
     """Numbers as they are; dates as days since 1970."""
     classes: list[str]
     client_names: list[str]
+    lines: list[int]
+    """Where each entry stands in the file."""
 
     def __len__(self) -> int:
         return len(self.images)
@@ -84,7 +96,7 @@ def read_manifest(path: Path) -> Manifest:
     if not found:
         raise UserError(f"{path} has no images")
     images, labels, clients, times, boxes = (list(column) for column in zip(*found, strict=True))
-    classes = _read_classes(path, labels)
+    classes = _read_classes(path, labels, numbers)
     names = {name: i for i, name in enumerate(dict.fromkeys(clients))}
     return Manifest(
         path,
@@ -95,6 +107,7 @@ def read_manifest(path: Path) -> Manifest:
         _read_times(path, times, numbers),
         classes,
         list(names),
+        numbers,
     )
 
 
@@ -103,21 +116,22 @@ def read_csv(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the line number and the wanted columns of each line; ``header`` names the columns of a file without one."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            names = list(header or next(reader, []))
-            missing = [name for name in needed if name not in names]
-            if missing:
-                raise UserError(f"{path} has no column {missing[0]!r}: it must have {','.join(needed)}")
-            places = [names.index(name) if name in names else -1 for name in (*needed, *optional)]
-            for values in reader:
-                if not values:
-                    continue
-                if len(values) != len(names):
-                    raise UserError(f"{path}, line {reader.line_num}: {len(values)} values for {len(names)} columns")
-                yield reader.line_num, [values[place].strip() if place >= 0 else "" for place in places]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"cannot read {path} ({error})") from error
+        reader = csv.reader(io.StringIO(read_text(path), newline=""))
+        names = list(header or next(reader, []))
+        wanted = (*needed, *optional)
+        if missing := [name for name in needed if name not in names]:
+            raise UserError(f"{path} has no column {missing[0]!r}: it must have {','.join(needed)}")
+        if twice := [name for name in wanted if names.count(name) > 1]:
+            raise UserError(f"{path} has the column {twice[0]!r} more than once")
+        places = [names.index(name) if name in names else -1 for name in wanted]
+        for values in reader:
+            if not values:
+                continue
+            if len(values) != len(names):
+                raise UserError(f"{path}, line {reader.line_num}: {len(values)} values for {len(names)} columns")
+            yield reader.line_num, [values[place].strip() if place >= 0 else "" for place in places]
+    except csv.Error as error:
+        raise UserError(f"{path}, line {reader.line_num}: {error}") from error
 
 
 def parse_date(text: str) -> np.datetime64:
@@ -142,26 +156,34 @@ def _bare_date(text: str) -> str:
     return f"{found[1]}T{found[2]}" if found[2] else found[1]
 
 
-def _read_classes(path: Path, labels: list[str]) -> list[str]:
+def _read_classes(path: Path, labels: list[str], numbers: list[int]) -> list[str]:
     file = classes_file(path)
-    if file.is_file():
-        names = [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    if os.path.lexists(file):
+        names = [line.strip() for line in read_text(file).splitlines() if line.strip()]
         if len(set(names)) != len(names) or not names:
             raise UserError(f"{file} must hold each class name once, one a line")
         return names
-    distinct = set(labels)
-    if all(label.isdecimal() for label in distinct):
-        return [str(i) for i in range(max(map(int, distinct)) + 1)]
-    return sorted(distinct)
+    told = [whole_number(label) for label in labels]
+    if all(label is None for label in told) and not any(_NUMBER.fullmatch(label) for label in labels):
+        return sorted(set(labels))
+    for number, label, found in zip(numbers, labels, told, strict=True):
+        if found is None:
+            raise UserError(
+                f"{path}, line {number}: the label {label!r} is no whole number from 0, but others are; names of "
+                f"classes that look like numbers belong into {file.name}"
+            )
+        check_classes_told(found, f"{path}, line {number}", f"if it is no mistake, list the classes in {file.name}")
+    return [str(i) for i in range(1 + max(label for label in told if label is not None))]
 
 
 def _label_numbers(path: Path, labels: list[str], classes: list[str], numbers: list[int]) -> Ints:
     known = {name: i for i, name in enumerate(classes)}
     for label, number in zip(labels, numbers, strict=True):
         if label not in known:
-            if not label.isdecimal() or int(label) >= len(classes):
+            found = whole_number(label)
+            if found is None or found >= len(classes):
                 raise UserError(f"{path}, line {number}: there is no class {label!r} in {classes_file(path).name}")
-            known[label] = int(label)
+            known[label] = found
     return np.array([known[label] for label in labels], dtype=np.int64)
 
 
@@ -173,11 +195,12 @@ def _read_times(path: Path, texts: list[str], numbers: list[int]) -> NDArray[np.
     try:
         out = _read_dates(texts) if dated else np.array(texts, dtype=np.float64)
     except ValueError:
-        wrong = next(i for i, text in enumerate(texts) if not _reads(text, dated))
+        bad = next(i for i, text in enumerate(texts) if not _reads(text, dated))
         kind = "date such as 2016-05-29 or 2016-05-29T16:36:54Z" if dated else "number"
-        raise UserError(f"{path}, line {numbers[wrong]}: the time {texts[wrong]!r} is no {kind}") from None
-    if not np.isfinite(out).all():
-        raise UserError(f"{path}, line {numbers[int(np.argmin(np.isfinite(out)))]}: the time is no finite number")
+        raise UserError(f"{path}, line {numbers[bad]}: the time {texts[bad]!r} is no {kind}") from None
+    if len(wrong := np.flatnonzero(~(np.abs(out) < LATEST))):
+        at = int(wrong[0])
+        raise UserError(f"{path}, line {numbers[at]}: the time {texts[at]} is no number below {LATEST:g}")
     return out
 
 

@@ -1,5 +1,6 @@
 """Real clients and times from a manifest: FMoW, Cityscapes, Waymo Open, Open Images, or any images of one's own."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import torch
 
 from flcluster import seeds
+from flcluster.datamodules.sources.checks import stays_inside
 from flcluster.datamodules.sources.counts import Ints
 from flcluster.datamodules.sources.images import Images, ImageSource
 from flcluster.datamodules.streams.arrivals import SampleArrivals, StreamSetting
@@ -35,6 +37,7 @@ class TraceDataModule(StreamDataModule):
         mean: Per-channel mean of the pixels scaled to [0, 1].
         std: Per-channel standard deviation of the pixels scaled to [0, 1].
         cache: Folder for the decoded images, instead of the manifest's.
+        images: Folder that the manifest's images must lie in; data.root or the manifest's own if not given.
         name: What the dataset is called in tables.
     """
 
@@ -49,11 +52,13 @@ class TraceDataModule(StreamDataModule):
         mean: tuple[float, float, float] = (0.485, 0.456, 0.406),
         std: tuple[float, float, float] = (0.229, 0.224, 0.225),
         cache: str | None = None,
+        images: str | None = None,
         name: str | None = None,
         root: str | Path = "data",
         **kwargs: Any,
     ) -> None:
         self.manifest = _open(Path(root).expanduser() / Path(manifest).expanduser())
+        _check_places(self.manifest, [Path(root), self.manifest.path.parent] if images is None else [Path(images)])
         everyone = len(self.manifest.client_names)
         if num_clients is not None and num_clients > everyone:
             raise UserError(f"data.num_clients is {num_clients}, but {self.manifest.path} has {everyone} clients")
@@ -117,6 +122,19 @@ class TraceDataModule(StreamDataModule):
 
     def _pool(self) -> Ints:
         return np.flatnonzero(np.isin(self.manifest.clients, self._chosen()))
+
+
+def _check_places(manifest: Manifest, folders: list[Path]) -> None:
+    """Refuse images that lie elsewhere than they should: a manifest may be anybody's."""
+    allowed, passed = [folder.expanduser() for folder in folders], set[str]()
+    for image, line in zip(manifest.images, manifest.lines, strict=True):
+        folder = os.path.dirname(image)
+        if folder not in passed and not stays_inside(os.path.join(manifest.path.parent, folder), *allowed):
+            raise UserError(
+                f"{manifest.path}, line {line}: the image {image} does not lie in {allowed[-1].resolve()}; if it is to "
+                "be read, name its folder in data.images"
+            )
+        passed.add(folder)
 
 
 def _open(path: Path) -> Manifest:

@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from flcluster.datamodules.sources.cache import open_image
-from flcluster.errors import UserError
+from flcluster.errors import UnwritableError, UserError
 from flcluster.files import replacing
 
 from .manifest import Manifest
@@ -22,8 +22,8 @@ from .manifest import Manifest
 BATCH = 256
 
 
-Group = tuple[Path, list[str]]
-"""An image file and the boxes that are cut out of it."""
+Group = tuple[Path, list[tuple[str, str]]]
+"""An image file and the boxes that are cut out of it, each with its place in the manifest."""
 
 
 def cached_pixels(manifest: Manifest, size: int, folder: Path | None = None) -> Tensor:
@@ -61,7 +61,7 @@ def _write(path: Path, manifest: Manifest, shape: tuple[int, ...]) -> None:
             while batch := list(islice(groups, BATCH)):
                 for pixels in pool.map(lambda group: _cut(group, shape[-1]), batch):
                     file.write(pixels.tobytes())
-    except OSError as error:
+    except (UnwritableError, OSError) as error:
         raise UserError(
             f"cannot write the cache {path} ({error}): it takes {np.prod(shape) / 2**30:.1f} GB, once; "
             "data.cache puts it into another folder"
@@ -70,26 +70,28 @@ def _write(path: Path, manifest: Manifest, shape: tuple[int, ...]) -> None:
 
 def _groups(manifest: Manifest) -> Iterator[Group]:
     """Yield each image file with its boxes; lines that follow each other share one decoding."""
-    rows = zip(manifest.images, manifest.boxes, strict=True)
+    rows = zip(manifest.images, manifest.boxes, manifest.lines, strict=True)
     for name, same in groupby(rows, key=lambda row: row[0]):
-        yield manifest.path.parent / name, [box for _, box in same]
+        yield manifest.path.parent / name, [(box, f"{manifest.path}, line {line}") for _, box, line in same]
 
 
 def _cut(group: Group, size: int) -> NDArray[np.uint8]:
     path, boxes = group
     image = open_image(path)
-    crops = [_crop(image, path, box).resize((size, size), Image.Resampling.BILINEAR) for box in boxes]
+    crops = [_crop(image, path, *box).resize((size, size), Image.Resampling.BILINEAR) for box in boxes]
     return np.stack([np.asarray(crop).transpose(2, 0, 1) for crop in crops])
 
 
-def _crop(image: Image.Image, path: Path, box: str) -> Image.Image:
+def _crop(image: Image.Image, path: Path, box: str, where: str) -> Image.Image:
     if not box:
         return image
     try:
         left, top, right, bottom = (round(float(edge)) for edge in box.split())
-    except ValueError as error:
-        raise UserError(f"the box {box!r} of {path} is not 'left top right bottom' in pixels") from error
+    except (ValueError, OverflowError) as error:
+        raise UserError(f"{where}: the box {box!r} of {path} is not 'left top right bottom' in pixels") from error
     left, top, right, bottom = max(left, 0), max(top, 0), min(right, image.width), min(bottom, image.height)
     if left >= right or top >= bottom:
-        raise UserError(f"the box {box!r} lies outside {path}, which has {image.width} x {image.height} pixels")
+        raise UserError(
+            f"{where}: the box {box!r} lies outside {path}, which has {image.width} x {image.height} pixels"
+        )
     return image.crop((left, top, right, bottom))

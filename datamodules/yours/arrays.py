@@ -9,6 +9,7 @@ from torch import Tensor
 
 from flcluster.data import Samples
 from flcluster.datamodules.skew.partitions import Partition
+from flcluster.datamodules.sources.checks import check_classes_told, check_finite, refuse_first
 from flcluster.datamodules.sources.counts import Ints
 from flcluster.errors import UserError
 
@@ -19,6 +20,8 @@ from .module import OwnDataModule
 class ArrayDataset:
     """Rows of an array, or pairs of a row and its target; a batch is read in one call.
 
+    An array that is mapped from a file is searched for values that are not finite as it is read, others before.
+
     Args:
         x: Inputs, ``[n, ...]``: a tensor, or an array that may be mapped from a file. float64 becomes float32.
         y: Targets, ``[n, ...]``, or None.
@@ -26,6 +29,7 @@ class ArrayDataset:
 
     def __init__(self, x: Any, y: Tensor | None) -> None:
         self.x, self.y = x, y
+        self.mapped = isinstance(x, np.memmap)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -33,6 +37,9 @@ class ArrayDataset:
     def inputs(self, index: Sequence[int]) -> Tensor:
         """Return some rows as one tensor."""
         found = torch.as_tensor(self.x[np.asarray(index, dtype=np.int64)])
+        if self.mapped and found.is_floating_point() and not bool(found.isfinite().all()):
+            wrong = next(i for i, row in zip(index, found, strict=True) if not bool(row.isfinite().all()))
+            check_finite(found[list(index).index(wrong)][None], f"data.x ({self.x.filename})", wrong)
         return found.float() if found.dtype == torch.float64 else found
 
     def __getitem__(self, i: int) -> Any:
@@ -84,6 +91,8 @@ class ArrayDataModule(OwnDataModule):
         super().__init__(**kwargs)
         self.name, self.train_transform = name, train_transform
         self._arrays = (x, y, clients, clusters, test)
+        if not hasattr(x, "shape") or not len(x.shape):
+            raise UserError(f"data.x must be an array or a tensor, got a {type(x).__name__}: a script hands it over")
         _check_lengths(len(x), y=y, clients=clients, clusters=None if isinstance(clusters, Mapping) else clusters)
         if clients is not None and self.partition is not None:
             raise UserError("data.clients says whose each sample is: leave data.partition out, or data.clients")
@@ -96,8 +105,12 @@ class ArrayDataModule(OwnDataModule):
         """Number classes, clients and clusters."""
         x, y, clients, clusters, test = self._arrays
         size = len(x)
+        for name, held in (("data.x", x), *((("data.test", test[0]),) if test else ())):
+            _check_inputs(held, tuple(x.shape[1:]), name)
         ys = y if test is None or y is None else _both(y, test[1])
         target, classes = targets(ys)
+        if classes and test is not None:
+            _check_known(target, size, classes)
         ids, owners = (None, ()) if clients is None else numbered([*clients, *(test[2] if test else ())])
         cluster = None
         if isinstance(clusters, Mapping):
@@ -161,15 +174,46 @@ def targets(y: Any) -> tuple[Tensor | None, tuple[Any, ...]]:
     values = y if isinstance(y, Tensor) else np.asarray(y)
     if values.ndim != 1:  # several labels, masks: nothing to divide by
         found = torch.as_tensor(values)
+        check_finite(found, "data.y")
         return (found.float() if found.dtype == torch.float64 else found), ()
     if isinstance(values, Tensor) or values.dtype.kind in "iufb":
         found = torch.as_tensor(values)
         if found.is_floating_point():
+            check_finite(found, "data.y")
             return found.float(), ()
         if int(found.min()) >= 0:
+            check_classes_told(int(found.max()), "data.y", "number the classes from 0, or give words")
             return found.long(), tuple(range(int(found.max()) + 1))
+        if not bool(torch.isin(found, torch.tensor([-1, 1])).all()):  # the usual numbers of two classes
+            refuse_first(
+                found < 0, found, "data.y", "the label", "a class from 0 on, nor one of -1 and 1 as all others"
+            )
     numbers, names = numbered(values)
     return torch.from_numpy(numbers), names
+
+
+def _check_inputs(x: Any, shape: tuple[int, ...], name: str) -> None:
+    """Refuse inputs that are no numbers, of another shape, or not finite."""
+    if not len(x) or tuple(x.shape[1:]) != shape:
+        raise UserError(f"{name} has the shape {tuple(x.shape)}: it must be one or more samples of the shape {shape}")
+    if not isinstance(x, Tensor) and x.dtype.kind not in "biuf":
+        raise UserError(f"{name} holds {x.dtype}: numbers are needed")
+    if not isinstance(x, np.memmap):
+        check_finite(x, name)
+
+
+def _check_known(target: Tensor | None, size: int, classes: Sequence[Any]) -> None:
+    """Refuse a class that only test samples have."""
+    assert target is not None
+    wrong = ~torch.isin(target[size:], target[:size])
+    if all(isinstance(name, int) for name in classes) and int(target[:size].max()) >= int(target.max()):
+        return  # numbers from 0 on: a class in between that training lacks is a class still
+    if bool(wrong.any()):
+        at = int(wrong.nonzero()[0])
+        name = classes[int(target[size + at])]
+        raise UserError(
+            f"data.test: sample {at} (counted from 0) is of the class {name!r}, which no training sample is"
+        )
 
 
 def _by_client(clusters: Mapping[Any, Any], ids: Ints | None, owners: tuple[Any, ...]) -> Ints:

@@ -1,5 +1,6 @@
 """Folders of images, a folder for each class, read batch by batch."""
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from torchvision.transforms import functional as F
 
 from flcluster.data import Samples
 from flcluster.datamodules.sources.cache import cached, open_image
+from flcluster.datamodules.sources.checks import stays_inside
 from flcluster.datamodules.sources.loading import check_image_arguments
 from flcluster.errors import UserError
 
@@ -51,6 +53,8 @@ class ImageFolderDataModule(OwnDataModule):
         self.root, self.image_size, self.clients = Path(root).expanduser(), image_size, clients
         self.name, self.train_transform = self.root.resolve().name, train_transform
         self._moments = (mean, std)
+        if clients is not None:
+            _check_pattern(clients)
         if (mean is None) != (std is None):
             raise UserError("data.mean and data.std go together: give both, or neither to have them computed")
         check_image_arguments((3, image_size, image_size), mean or (0.0,) * 3, std or (1.0,) * 3, image_size)
@@ -88,6 +92,8 @@ class ImageFolderDataModule(OwnDataModule):
         if not root.is_dir():
             raise UserError(f"data.root: there is no folder {root.resolve()}")
         if not (root / "train").is_dir():
+            if alone := [split for split in ("test", "val") if (root / split).is_dir()]:
+                raise UserError(f"data.root: {root.resolve()} has a folder {alone[0]}, but no folder train beside it")
             return _open(root, self.image_size, None), None, None
         train = _open(root / "train", self.image_size, None)
         test, val = (
@@ -101,7 +107,7 @@ class ImageFolderDataModule(OwnDataModule):
         if mean is not None and std is not None:
             return torch.tensor(mean), torch.tensor(std)
         files = [path for path, _ in train.samples]
-        kept = cached(self.root / f"mean_std_{self.image_size}.pt", files, lambda: moments(train))
+        kept = cached(self.root / f"mean_std_{self.image_size}.pt", files, lambda: moments(train), _check_moments)
         return kept["mean"], kept["std"]
 
     def _ids(self, folders: Sequence["Pictures | None"]) -> tuple[list[Any], tuple[Any, ...]]:
@@ -140,6 +146,19 @@ class Pictures(ImageFolder):  # type: ignore[misc]
             raise UserError(f"{directory} has a class that is not in the training folder: {min(strange)}")
         return names, {name: label for label, name in enumerate(names)}
 
+    @staticmethod
+    def make_dataset(directory: Any, class_to_idx: dict[str, int], *args: Any, **kwargs: Any) -> list[tuple[str, int]]:
+        """List the images, but not for ever: a link to a folder that it lies in would be followed again and again."""
+        for folder, inner, _ in os.walk(directory, followlinks=True):
+            for name in inner:
+                path = os.path.join(folder, name)
+                if os.path.islink(path) and stays_inside(os.path.realpath(folder), Path(os.path.realpath(path))):
+                    raise UserError(f"{path} is a link to a folder that it lies in: remove it")
+        found: list[tuple[str, int]] = ImageFolder.make_dataset(directory, class_to_idx, *args, **kwargs)
+        if not found:
+            raise UserError(f"{directory} has no image in any of its folders")
+        return found
+
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         path, label = self.samples[index]
         image = F.pil_to_tensor(self.loader(path))
@@ -174,6 +193,22 @@ def moments(pictures: Pictures) -> dict[str, Tensor]:
     return {"mean": mean, "std": (squares / len(pictures) - mean.square()).clamp_min(1e-6).sqrt()}
 
 
+def _check_moments(held: dict[str, Tensor]) -> None:
+    if not all(held[name].shape == (3,) and bool(held[name].isfinite().all()) for name in ("mean", "std")):
+        raise ValueError("three finite numbers each are needed")
+    if not bool((held["std"] > 0).all()):
+        raise ValueError("a standard deviation is not above 0")
+
+
+def _check_pattern(clients: str) -> None:
+    try:
+        groups = re.compile(clients).groups
+    except re.error as error:
+        raise UserError(f"data.clients is {clients!r}, which is no regular expression ({error})") from error
+    if not groups:
+        raise UserError(f"data.clients is {clients!r}: what its first group finds is the client, but it has no group")
+
+
 def _samples(folder: Pictures | None, collate: NormalisedBatch, transform: Transform | None) -> Samples | None:
     return None if folder is None else Samples(folder, collate, torch.tensor(folder.targets), transform)
 
@@ -181,5 +216,5 @@ def _samples(folder: Pictures | None, collate: NormalisedBatch, transform: Trans
 def _open(root: Path, size: int, classes: list[str] | None) -> Pictures:
     try:
         return Pictures(root, size, classes)
-    except (FileNotFoundError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"{root} has no folder of images for each class ({' '.join(str(error).split())})") from error

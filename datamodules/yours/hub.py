@@ -4,9 +4,12 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from flcluster.data import Samples
 from flcluster.data.views import Collate
-from flcluster.datamodules.sources.columns import classes, shape_in, values_of
+from flcluster.datamodules.sources.checks import refuse_first
+from flcluster.datamodules.sources.columns import named_classes, shape_in, values_of
 from flcluster.errors import UserError
 
 from .brought import Brought, Transform, on_input, owners_in
@@ -74,10 +77,19 @@ class HuggingFaceDataModule(OwnDataModule):
         )
 
     def _samples(self, split: Any, training: bool) -> Samples:
-        labels = None if self.labels is None else classes(values_of(split, self.labels, "data.labels"))
+        labels = None if self.labels is None else self._classes(split, self.labels)
         rows = split.with_format("torch", columns=list(self.pair or ()) or self.columns)
         dataset = rows if self.pair is None else Pairs(rows, *self.pair)
         return Samples(dataset, self.collate, labels, on_input(self.train_transform) if training else None)
+
+    def _classes(self, split: Any, name: str) -> Tensor | None:
+        """Return the class of each row; what lies outside those that the dataset names is refused."""
+        where = f"{self.path}, column {name}"
+        found = named_classes(values_of(split, name, "data.labels"), where)
+        names = getattr(split.features.get(name), "names", None)
+        if found is not None and names:
+            refuse_first(found >= len(names), found, where, "the label", f"one of the {len(names)} classes")
+        return found
 
     def _ids(self, splits: list[Any]) -> tuple[list[Any], tuple[Any, ...]]:
         if self.clients is None:
@@ -114,5 +126,7 @@ def _load(path: Path) -> Any:
         raise UserError("data: Hugging Face's package datasets is missing: pip install 'flcluster[hf]'") from error
     try:
         return library.load_from_disk(str(path))
-    except (OSError, ValueError) as error:
-        raise UserError(f"data.path: {path} is no dataset that save_to_disk wrote ({error})") from error
+    except Exception as error:  # broken files fail in as many ways as there are readers in that library
+        raise UserError(
+            f"data.path: {path} is no dataset that save_to_disk wrote ({type(error).__name__}: {error})"
+        ) from error

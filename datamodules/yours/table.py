@@ -1,6 +1,5 @@
 """Tables of numbers and words, from CSV files."""
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -14,9 +13,8 @@ from flcluster.errors import UserError
 
 from .arrays import samples_of
 from .brought import Brought, numbered
+from .cells import Table, finite, is_number, is_whole, joined, read_table
 from .module import OwnDataModule
-
-Columns = dict[str, list[str]]
 
 
 class CSVDataModule(OwnDataModule):
@@ -32,6 +30,7 @@ class CSVDataModule(OwnDataModule):
         clients: Column that says whose a row is. Without it, give a partition.
         clusters: Column of the true cluster, where it is known.
         drop: Columns that are no input.
+        words: Columns that hold words, even where some look like numbers; other columns must be all numbers or none.
         test_path: A file that tests; without it a share of each client's rows does.
         delimiter: What stands between cells.
         **kwargs: What every datamodule of one's own takes: partition, num_clients, test_share, val_share and others.
@@ -45,6 +44,7 @@ class CSVDataModule(OwnDataModule):
         clients: str | None = None,
         clusters: str | None = None,
         drop: Sequence[str] = (),
+        words: Sequence[str] = (),
         test_path: str | Path | None = None,
         delimiter: str = ",",
         **kwargs: Any,
@@ -52,25 +52,35 @@ class CSVDataModule(OwnDataModule):
         super().__init__(**kwargs)
         self.paths = [Path(file).expanduser() for file in (path, test_path) if file is not None]
         self.label, self.task, self.clients, self.clusters = label, task, clients, clusters
-        self.drop, self.delimiter, self.name = tuple(drop), delimiter, self.paths[0].stem
+        self.drop, self.words, self.delimiter, self.name = tuple(drop), tuple(words), delimiter, self.paths[0].stem
+        if len(delimiter) != 1:
+            raise UserError(f"data.delimiter is {delimiter!r}: it must be one character")
         self.columns: tuple[str, ...] = ()
         """What the inputs are, in their order, once the file is read."""
 
     def bring(self) -> Brought:
         """Read the files."""
         tables = [read_table(path, self.delimiter) for path in self.paths]
+        columns = {"label": [self.label], "clients": [self.clients], "clusters": [self.clusters]}
+        columns |= {"drop": self.drop, "words": self.words}
+        asked = [(f"data.{key}: ", name) for key, names in columns.items() for name in names]
         for path, table in zip(self.paths, tables, strict=True):
-            named = [self.label, self.clients, self.clusters, *self.drop, *tables[0]]
-            if missing := [name for name in named if name is not None and name not in table]:
-                raise UserError(f"{path} has no column {missing[0]!r}; it has {', '.join(table)}")
-        size = len(tables[0][self.label])
-        both = {name: [cell for table in tables for cell in table[name]] for name in tables[0]}
-        y, classes = self._targets(both[self.label])
+            named = [*asked, *(("", name) for name in tables[0].columns)]
+            if missing := [each for each in named if each[1] is not None and each[1] not in table.columns]:
+                raise UserError(
+                    f"{missing[0][0]}{path} has no column {missing[0][1]!r}; it has {', '.join(table.columns)}"
+                )
+        size, table = len(tables[0].places), joined(tables)
+        both = table.columns
+        for name in (self.label, self.clients, self.clusters):
+            if name is not None:
+                table.refuse(name, lambda cell: not cell, "is empty")
+        y, classes = self._targets(table, size)
         ids, owners = (None, ()) if self.clients is None else numbered(names_in(both[self.clients]))
         clusters = None if self.clusters is None else numbered(names_in(both[self.clusters]))[0]
         apart = {self.label, self.clients, self.clusters, *self.drop}
         inputs = {name: cells for name, cells in both.items() if name not in apart}
-        self._x, self._numeric, self.columns = encoded(inputs, size)
+        self._x, self._numeric, self.columns = encoded(Table(inputs, table.places), size, self.words)
         tests = len(tables) > 1
         return Brought(
             train=samples_of(torch.from_numpy(self._x[:size]), y[:size]),
@@ -88,47 +98,30 @@ class CSVDataModule(OwnDataModule):
     def learn(self, train: Ints) -> None:
         """Standardise columns of numbers, test rows too, by the rows that train."""
         columns = self._x[:, self._numeric]
-        mean, std = np.nanmean(columns[train], axis=0), np.nanstd(columns[train], axis=0)
+        with np.errstate(over="ignore"):
+            mean, std = np.nanmean(columns[train], axis=0), np.nanstd(columns[train], axis=0)
+        if len(wide := np.flatnonzero(np.isinf(mean) | np.isinf(std))):
+            name = self.columns[self._numeric[wide[0]]]
+            raise UserError(f"{self.paths[0]}: the numbers of the column {name!r} are too large: none may be near 1e19")
         scaled = (columns - np.nan_to_num(mean)) / np.where(np.nan_to_num(std) > 0, std, 1.0)
         self._x[:, self._numeric] = np.nan_to_num(scaled)
 
-    def _targets(self, cells: list[str]) -> tuple[torch.Tensor, tuple[str, ...]]:
-        if self.task == "classification":
-            found, names = numbered(names_in(cells))
-            return torch.from_numpy(found), tuple(map(str, names))
-        values = numbers(cells)
-        if values is None or np.isnan(values).any():
-            raise UserError(
-                f"data.label: the column {self.label!r} has cells that are no number: data.task is regression"
+    def _targets(self, table: Table, known: int) -> tuple[torch.Tensor, tuple[str, ...]]:
+        """Return classes, all of which the first rows must have, or values."""
+        cells = table.columns[self.label]
+        if self.task == "regression":
+            values = finite(self.label, table)
+            return torch.from_numpy(values), ()
+        if self.label not in self.words and any(map(is_whole, set(cells))):
+            table.refuse(
+                self.label,
+                lambda cell: not is_whole(cell),
+                "is no whole number, but other labels are (name the column in data.words if they are words)",
             )
-        return torch.from_numpy(values), ()
-
-
-def read_table(path: Path, delimiter: str) -> Columns:
-    """Read a CSV file as columns of text."""
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            heading, *rows = [row for row in csv.reader(file, delimiter=delimiter) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} cannot be read ({error})") from error
-    except ValueError:
-        raise UserError(f"{path} is empty: a heading and rows are needed") from None
-    for line, row in enumerate(rows, 2):
-        if len(row) != len(heading):
-            raise UserError(f"{path}: row {line} has {len(row)} cells, but the heading has {len(heading)}")
-    return {name.strip(): [row[i].strip() for row in rows] for i, name in enumerate(heading)}
-
-
-def numbers(cells: Sequence[str]) -> NDArray[np.float32] | None:
-    """Return cells as numbers, an empty one as NaN; None if one is a word.
-
-    >>> numbers(["1", "", "2.5"]), numbers(["1", "red"])
-    (array([1. , nan, 2.5], dtype=float32), None)
-    """
-    try:
-        return np.array([float(cell) if cell else np.nan for cell in cells], dtype=np.float32)
-    except ValueError:
-        return None
+        seen = set(cells[:known])
+        table.refuse(self.label, lambda cell: cell not in seen, "is a class that no row of training has")
+        found, names = numbered(names_in(cells))
+        return torch.from_numpy(found), tuple(map(str, names))
 
 
 def names_in(cells: Sequence[str]) -> Sequence[str] | Sequence[int]:
@@ -139,20 +132,22 @@ def names_in(cells: Sequence[str]) -> Sequence[str] | Sequence[int]:
         return cells
 
 
-def encoded(columns: Columns, known: int) -> tuple[NDArray[np.float32], list[int], tuple[str, ...]]:
+def encoded(
+    table: Table, known: int, words: Sequence[str] = ()
+) -> tuple[NDArray[np.float32], list[int], tuple[str, ...]]:
     """Return the inputs, which of their columns are numbers, and what each is; words of the first rows are known.
 
-    >>> x, numeric, names = encoded({"a": ["1", "2"], "b": ["red", "blue"]}, 2)
+    >>> x, numeric, names = encoded(Table({"a": ["1", "2"], "b": ["red", "blue"]}, []), 2)
     >>> x.tolist(), numeric, names
     ([[1.0, 0.0, 1.0], [2.0, 1.0, 0.0]], [0], ('a', 'b=blue', 'b=red'))
     """
     found: list[NDArray[np.float32]] = []
     numeric, names = [], []
-    for name, cells in columns.items():
-        values = numbers(cells)
-        if values is not None:
+    for name, cells in table.columns.items():
+        kinds = set(cells)
+        if name not in words and (any(map(is_number, kinds)) or kinds == {""}):
             numeric.append(len(found))
-            found.append(values)
+            found.append(finite(name, table, empty=True))
             names.append(name)
             continue
         for word in sorted(set(cells[:known])):

@@ -12,7 +12,9 @@ from shutil import get_terminal_size
 from textwrap import fill
 
 from flcluster import __version__
-from flcluster.errors import UserError
+from flcluster.engine.processes.quick import end_quickly
+from flcluster.engine.threads import wait_passively
+from flcluster.errors import UserError, harmless
 
 COMMANDS: dict[str, str] = {
     "fit": "Run one method: --config A.yaml [--config B.yaml …] [--key value …].",
@@ -29,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "predict": "Write what a model of a run predicts: RUN --cluster K | --client M [--split test] [--output FILE].",
     "export": "Write one model of a run as a plain Lightning checkpoint: RUN --cluster K | --client M [--output FILE].",
     "completion": "Print a script with which a shell completes commands, keys and names: bash, zsh or tcsh.",
+    "claims": "Hold what the papers say against results/, claim by claim: [PAPER …] [--write docs/claims.md].",
     "tables": "Print the papers' result tables: [NAME …] [--output FILE.md]; without a name, list them.",
 }
 """What there is, by name, and what ``--help`` says of it."""
@@ -49,7 +52,12 @@ def usage() -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; mistakes of the user become one message and exit code 2."""
-    args = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:  # this process has nothing else to do
+        ends_with = end_quickly()
+        code = main(sys.argv[1:])
+        ends_with(code)
+        return code
+    args = list(argv)
     if not args or args[0] in ("-h", "--help"):
         print(usage())
         return 0
@@ -59,10 +67,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args[0] not in COMMANDS:
         print(f"flcluster: unknown command {args[0]!r}\n\n{usage()}", file=sys.stderr)
         return 2
+    wait_passively()
     try:
         return command(args[0])(args[1:])
     except (UserError, OSError) as error:
-        print(f"flcluster {args[0]}{_rank()}: {error}", file=sys.stderr)
+        if getattr(error, "heard", True):
+            print(harmless(f"flcluster {args[0]}{_rank()}: {error}"), file=sys.stderr)
         return error.exit_code if isinstance(error, UserError) else 2
 
 

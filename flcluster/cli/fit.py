@@ -18,7 +18,6 @@ def fit(argv: list[str]) -> int:
     from flcluster.engine.config import plan_fit
     from flcluster.engine.fit import build, elsewhere
     from flcluster.engine.fit import fit as run_to_end
-    from flcluster.engine.loggers import keep_pictures
     from flcluster.engine.process import exit_code
     from flcluster.engine.resume import claimed, is_whole, tidy
     from flcluster.records.reader import Run
@@ -37,7 +36,7 @@ def fit(argv: list[str]) -> int:
     if summary["updates"] and exp.engine.pictures:
         pictures = draw_run(exp.run_dir, exp.data)
         if not elsewhere(exp.fabric):
-            keep_pictures(exp.loggers, pictures)
+            exp.loggers.keep_pictures(pictures, lambda told: print(told, file=sys.stderr))
     if summary["updates"] and exp.engine.table:
         wide_console().print(summary_table([Run.load(exp.run_dir)]))
     return exit_code(summary["status"])

@@ -20,7 +20,9 @@ def write_and_tell(runs: "Sequence[Run]", path: Path) -> None:
 def watch(argv: list[str]) -> int:
     """Serve the page of runs until Ctrl-C."""
     parser = parser_of("watch")
-    parser.add_argument("runs", nargs="+", type=str, help="Run directories, or folders of them, also empty ones.")
+    parser.add_argument(
+        "runs", nargs="+", type=str, help="Run directories, or folders of them, also empty or yet to come."
+    )
     parser.add_argument("--port", type=int, default=8765, help="Port to serve at; 0 for any that is free.")
     parser.add_argument(
         "--host",
@@ -35,6 +37,9 @@ def watch(argv: list[str]) -> int:
     with server([Path(path) for path in given.runs], given.host, given.port) as served:
         host, port = served.server_address[:2]
         print(f"watching {', '.join(given.runs)}: http://{_shown(str(host))}:{port}/ (Ctrl-C ends)", flush=True)
+        for path in given.runs:
+            if not Path(path).exists():
+                print(f"{path} is not there yet: the page waits for it", flush=True)
         try:
             served.serve_forever()
         except KeyboardInterrupt:

@@ -16,6 +16,9 @@ TOLERANCE = 0.05
 Length = tuple[str, float]
 """What a length is called, rounds or cycles, and its value."""
 
+MOST = 1e12
+"""More samples than anyone trains on: lengths are looked for by trying."""
+
 
 @dataclass(frozen=True)
 class Built:
@@ -92,7 +95,10 @@ def budgets(built: Mapping[str, Built], wanted: str, words: Words) -> dict[str, 
         unlike = [each for each in group if not each.is_like(aim)]
         if unlike and wanted == "same":
             raise UserError(_refusal(group, aim, words))
-        lengths |= {each.name: each.length_to(aim) for each in unlike}
+        try:
+            lengths |= {each.name: each.length_to(aim) for each in unlike}
+        except ZeroDivisionError:
+            raise UserError(f"{words.argument} is {wanted}: that is less than one upload trains on") from None
     return lengths
 
 
@@ -103,8 +109,9 @@ def _goal(wanted: str, words: Words) -> float | None:
         goal = float(wanted.replace("_", "").replace(",", ""))
     except ValueError:
         goal = 0.0
-    if not goal > 0:
-        raise UserError(f"{words.argument} is {wanted!r}: give equal, own, or a number of samples of local training")
+    if not 0 < goal <= MOST:
+        what = f"a number of samples of local training, at most {MOST:g}"
+        raise UserError(f"{words.argument} is {wanted!r}: give equal, own, or {what}")
     return goal
 
 

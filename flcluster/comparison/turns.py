@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from flcluster.engine.lock import holder
+from flcluster.engine.processes.lock import holder
 
 POLL = 1.0
 """Seconds between two looks at runs that others make."""

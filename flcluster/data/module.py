@@ -1,7 +1,6 @@
 """The base of every datamodule: clients, what each holds in a cycle, clusters and their evaluation sets."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,8 +13,8 @@ from torch.utils.data import DataLoader
 
 from flcluster.errors import UserError, at_least
 from flcluster.given import Recorded
-from flcluster.seeds import rng
 
+from .roster import Roster
 from .views import View, joined, labels_of
 
 
@@ -31,7 +30,7 @@ class Shard:
     """What was set apart of the training samples to choose by (stopping, sweeps); None without a validation split."""
 
 
-class FederatedDataModule(Recorded, LightningDataModule, ABC):
+class FederatedDataModule(Recorded, Roster, LightningDataModule):
     """Base of every flcluster datamodule: a Lightning datamodule that also knows clients and clusters.
 
     ``num_classes``, ``input_shape``, ``num_clusters`` and ``num_clients`` are known before any file is read,
@@ -41,43 +40,15 @@ class FederatedDataModule(Recorded, LightningDataModule, ABC):
     num_classes: int
     input_shape: tuple[int, ...]
     num_clusters: int
-    num_clients: int
-    seed: int = 0
     batch_size: int = 128
     val_share: float = 0.0
     """Share of the training samples that is set apart to choose by; the papers set none apart."""
-    unseen: float | None = None
-    """Share of the clients that are held out of training and join at the end, to be scored; None: nobody is."""
     num_workers: int = 0
     """Processes that read ahead in each DataLoader."""
     rounds_only: bool = False
     """Whether a cycle is a round of the whole federation, so that only methods in rounds can run on it."""
     name: str = "data"
     """How the dataset is called in tables; the papers' names where a paper uses it."""
-
-    @property
-    def dropouts(self) -> Sequence[int]:
-        """Clients that never take part in training, ascending; they still want a model."""
-        return ()
-
-    @property
-    def participants(self) -> NDArray[np.int64]:
-        """Clients that take part in training, ascending."""
-        return np.setdiff1d(self._meant_to_train(), self.newcomers)
-
-    @property
-    def newcomers(self) -> NDArray[np.int64]:
-        """Clients that are held out of training and join at the end, ascending; drawn of those that would take part."""
-        if self.unseen is None:
-            return np.empty(0, dtype=np.int64)
-        pool = self._meant_to_train()
-        count = min(max(1, round(self.unseen * len(pool))), len(pool) - 1)
-        if count < 1:
-            raise UserError(f"data.unseen={self.unseen} holds a client out of training, but there is one client")
-        return np.sort(rng(self.seed, "unseen").choice(pool, size=count, replace=False))
-
-    def _meant_to_train(self) -> NDArray[np.int64]:
-        return np.setdiff1d(np.arange(self.num_clients), np.array(self.dropouts, dtype=np.int64))
 
     @staticmethod
     def _held_out(share: float | None) -> float | None:
@@ -115,10 +86,6 @@ class FederatedDataModule(Recorded, LightningDataModule, ABC):
         return {}
 
     @abstractmethod
-    def size(self, client: int, cycle: int = 0) -> int:
-        """Return the number of training samples of a client, without drawing them."""
-
-    @abstractmethod
     def shard(self, client: int, cycle: int = 0) -> Shard:
         """Draw what a client holds in a cycle."""
 
@@ -139,23 +106,6 @@ class FederatedDataModule(Recorded, LightningDataModule, ABC):
         return None
 
     # Data that change with time; a round is a cycle --------------------------------------------------------------
-
-    def drifted(self, cycle: int) -> NDArray[np.int64]:
-        """Return the clients whose data changed at this round, ascending; none at round 0."""
-        return np.empty(0, dtype=np.int64)
-
-    def sizes(self, cycle: int) -> NDArray[np.int64]:
-        """Return how many training samples each client holds; the last answer is kept."""
-        if self._sizes is None or self._sizes[0] != cycle:
-            sizes = [self.size(client, cycle) for client in range(self.num_clients)]
-            self._sizes = (cycle, np.array(sizes, dtype=np.int64))
-        return self._sizes[1]
-
-    _sizes: tuple[int, NDArray[np.int64]] | None = None
-
-    def holding(self, cycle: int) -> NDArray[np.int64]:
-        """Return the clients that take part in training and hold samples, ascending."""
-        return self.participants[self.sizes(cycle)[self.participants] > 0]
 
     def label_counts(self, clients: NDArray[np.int64], cycle: int) -> NDArray[np.int64]:
         """Count the training labels of some clients, ``[n, num_classes]``."""

@@ -1,6 +1,7 @@
 """Files of devices: profiles as CSV, and FedScale's capacity and availability traces."""
 
 import csv
+import io
 import math
 import pickle
 import re
@@ -12,17 +13,22 @@ from numpy.typing import NDArray
 
 from flcluster.devices.availability import Periods
 from flcluster.errors import UserError
+from flcluster.files import read_text
 
 Floats = NDArray[np.float64]
 
 
 def read_profiles(path: str | Path) -> tuple[Floats, Floats]:
     """Read the columns ms_per_sample and mbps of a CSV file, one device a row."""
+    rows, reader = [], csv.DictReader(io.StringIO(read_text(Path(path)), newline=""), restkey="more")
     try:
-        with open(path, encoding="utf-8") as file:
-            rows = [(float(row["ms_per_sample"]), float(row["mbps"])) for row in csv.DictReader(file)]
-    except (OSError, KeyError, ValueError, TypeError, csv.Error) as error:
-        raise UserError(f"{path} is no CSV with columns ms_per_sample,mbps ({error!r})") from error
+        for row in reader:
+            if "more" in row:
+                raise ValueError(f"{len(row['more'])} values too many")
+            rows.append((float(row["ms_per_sample"]), float(row["mbps"])))
+    except (KeyError, ValueError, TypeError, csv.Error) as error:
+        place = f"{path}, line {reader.line_num}"
+        raise UserError(f"{place}: it must be a CSV with the numbers ms_per_sample,mbps ({error})") from error
     return _positive(path, rows)
 
 
@@ -33,7 +39,7 @@ def read_capacity(path: Path) -> tuple[Floats, Floats]:
         return ms_per_sample, mbps * 1000
     try:
         rows = [(float(e["computation"]), float(e["communication"])) for e in _entries(path).values()]
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise UserError(
             f"{path} is no device capacity trace: every entry must be {{'computation': milliseconds a sample, "
             f"'communication': kilobit a second}} ({error!r})"
@@ -52,7 +58,9 @@ def _periods_of(path: Path, key: Any, entry: Any) -> Periods:
         cycle = float(entry["finish_time"])
         if len(starts) != len(ends) or not 0 < cycle < math.inf:
             raise ValueError(f"{len(starts)} starts, {len(ends)} ends, finish_time {cycle}")
-    except (KeyError, ValueError, TypeError) as error:
+        if isinstance(entry["active"], str) or not all(map(math.isfinite, (*starts, *ends))):
+            raise ValueError("starts and ends must be lists of finite numbers")
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise UserError(
             f"{path} is no availability trace: every entry must be {{'active': [start, …], 'inactive': [end, …] of "
             f"the same length, 'finish_time': seconds above 0}}, but that of {key!r} is not ({error!r})"

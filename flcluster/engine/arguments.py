@@ -43,7 +43,7 @@ class EngineConfig:
     memory_gb: float = 1.0
     """Host memory for rows of client models (per process); tables beyond it go to a memory-mapped file."""
     threads: int | None = None
-    """CPU threads per process; default OMP_NUM_THREADS, or all cores divided by the processes of this machine."""
+    """CPU threads per process; default OMP_NUM_THREADS, or 1, and this process's share of the cores for large steps."""
     checkpoint_minutes: float = 5.0
     """Time between checkpoints."""
     max_time: str | None = None

@@ -62,7 +62,7 @@ class EarlyStopping(Callback):
         """Compare with the best so far."""
         known = self.monitor in MEASURED or self.monitor in metrics
         if not known:
-            raise UserError(f"EarlyStopping.monitor={self.monitor} is no column of metrics.csv")
+            raise UserError(f"callbacks: EarlyStopping.monitor={self.monitor} is no column of metrics.csv")
         if not loop.position or loop.closing or self.monitor not in metrics:  # not measured in this session
             return
         higher = loop.fed.score.better(self.monitor) if self.mode == "auto" else self.mode == "max"

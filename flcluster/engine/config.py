@@ -1,8 +1,9 @@
 """From the command line to a resolved configuration: one parser for every command that takes a run's settings."""
 
+import os
 import shlex
 from abc import ABC
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from flcluster.engine.arguments import add_places, add_settings, option, usage, 
 from flcluster.engine.callbacks import Callback
 from flcluster.engine.messages.parser import RunParser
 from flcluster.engine.resume import config_of, free_directory, refuse_changes, resumed
+from flcluster.errors import UserError
 from flcluster.protocol.base import Algorithm
+from flcluster.records.masked import MASK, hiding, in_environment, masked, secrets_in
 
 
 class OtherLightningModule(ABC):  # noqa: B024
@@ -78,15 +81,25 @@ class Plan:
     run_dir: Path
     checkpoint: Path | None
     told: dict[str, Any] | None = None
-    """What config.yaml says, where settings have objects in them."""
+    """What is to be told of the settings, where they have objects in them."""
     command: str = ""
     """What the user typed."""
 
     @property
     def config(self) -> dict[str, Any]:
-        """What config.yaml says: the resolved configuration without what is this run's alone."""
-        told: dict[str, Any] = yaml.safe_load(self.text) if self.told is None else self.told
+        """What config.yaml says: the resolved configuration without what is this run's alone, and without secrets."""
+        told: dict[str, Any] = masked(self._told)
         return {**told, "run_dir": None, "ckpt_path": None}
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no file of the run may have in it."""
+        return (*(value for _, value in secrets_in(self._told)), *in_environment())
+
+    @property
+    def _told(self) -> dict[str, Any]:
+        told: dict[str, Any] = yaml.safe_load(self.text) if self.told is None else self.told
+        return told
 
     @property
     def text(self) -> str:
@@ -100,6 +113,34 @@ def dumped(parser: ArgumentParser, settings: Namespace, checked: bool = True) ->
     return text
 
 
+def ask_for_secrets(parser: ArgumentParser, settings: Namespace) -> None:
+    """Take secrets that a run's config.yaml does not keep from the environment, or refuse and say which are missing."""
+    text = dumped(parser, settings)
+    if MASK not in text:
+        return
+    for path, value in secrets_in(yaml.safe_load(text)):
+        if MASK not in value:
+            continue
+        holder, name = settings, ""
+        for part in path[:-1]:
+            holder = holder[int(part)] if isinstance(holder, list) else holder[part]
+            name = _class_of(holder) or name
+        variable = "_".join([*([name.removesuffix("Logger").upper()] if name else []), path[-1].upper()])
+        if variable not in os.environ or value != MASK:
+            flag = ".".join(part for part in path if part != "init_args")
+            raise UserError(
+                f"{flag} is a secret, which a run's files do not keep: give it again (--{flag} VALUE, or {variable} in "
+                f"the environment), or go on without (--{path[0]} null)"
+            )
+        holder[path[-1]] = os.environ[variable]
+
+
+def _class_of(part: Any) -> str:
+    """Return the name of the class that a part of the settings is for; empty where it is none."""
+    named = part.get("class_path") if isinstance(part, Namespace | dict) else None
+    return str(named or "").rpartition(".")[2]
+
+
 def plan_fit(argv: list[str]) -> Plan:
     """Parse a command line, find the run directory and, for a resumed run, refuse settings that differ."""
     typed, argv = shlex.join(["flcluster", "fit", *argv]), with_dashes(argv)
@@ -108,10 +149,12 @@ def plan_fit(argv: list[str]) -> Plan:
     if checkpoint is not None and not option(argv, "config"):
         argv = ["--config", str(config_of(run_dir)), *argv]
     settings = parser.parse_args(argv)
+    ask_for_secrets(parser, settings)
     if checkpoint is not None:
         assert run_dir is not None
         config = config_of(run_dir)
-        refuse_changes(yaml.safe_load(dumped(parser, settings)), yaml.safe_load(config.read_text()), config)
+        refuse_changes(masked(yaml.safe_load(dumped(parser, settings))), yaml.safe_load(config.read_text()), config)
     else:
         run_dir = free_directory(settings, argv)
-    return Plan(parser, settings, run_dir, checkpoint, command=typed)
+    plan = Plan(parser, settings, run_dir, checkpoint)
+    return replace(plan, command=hiding(plan.secrets)(typed))

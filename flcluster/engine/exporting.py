@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from flcluster.engine.saved import Saved, told_by
 from flcluster.errors import UserError
 from flcluster.files import replacing
+from flcluster.records.tensors import save
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,12 +73,12 @@ def write_checkpoint(exported: Exported, path: Path, normalised: bool) -> None:
         **exported.told,
     }
     with replacing(path) as temporary:
-        torch.save(content, temporary)
+        save(content, temporary)
 
 
 def write_safetensors(exported: Exported, path: Path, normalised: bool) -> None:
     """Write weights by name; tied ones once. Names of classes and normalisation are JSON in the file's metadata."""
-    save = _needed("safetensors.torch", "safetensors").save_file
+    as_bytes = _needed("safetensors.torch", "safetensors").save
     weights, seen = {}, set[tuple[int, int]]()
     for name, tensor in exported.module.state_dict().items():
         place = (tensor.data_ptr(), tensor.numel())
@@ -86,16 +88,16 @@ def write_safetensors(exported: Exported, path: Path, normalised: bool) -> None:
         weights[name] = tensor.contiguous().clone()
     metadata = {name: json.dumps(value) for name, value in exported.told.items()}
     with replacing(path) as temporary:
-        save(weights, str(temporary), metadata={"format": "pt", **metadata})
+        temporary.write_bytes(as_bytes(weights, metadata={"format": "pt", **metadata}))
 
 
 def write_program(exported: Exported, path: Path, normalised: bool) -> None:
     """Write a program that ``torch.export.load`` reads; names of classes and normalisation are a file in it."""
     program = _program(exported, normalised)
+    content = BytesIO()
+    torch.export.save(program, content, extra_files={"flcluster.json": json.dumps(exported.told)})
     with replacing(path) as temporary:
-        where = temporary.with_name(f"{temporary.name}.pt2")
-        torch.export.save(program, where, extra_files={"flcluster.json": json.dumps(exported.told)})
-        where.replace(temporary)
+        temporary.write_bytes(content.getvalue())
 
 
 def write_onnx(exported: Exported, path: Path, normalised: bool) -> None:

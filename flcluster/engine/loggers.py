@@ -2,7 +2,9 @@
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,13 @@ from jsonargparse import Namespace
 from lightning.pytorch.loggers import WandbLogger
 
 from flcluster.records.configuration import key_of_settings
+from flcluster.records.masked import hiding
 
 KEPT = ("summary.json", "metrics.csv", "clients.csv", "config.yaml", "provenance.json")
 """Files of a run's directory that go into its W&B artifact."""
+
+Note = Callable[[str], None]
+"""Says something to the user."""
 
 
 def prepare_loggers(
@@ -50,32 +56,88 @@ def _name(arguments: Namespace, config: Mapping[str, Any]) -> None:
         arguments.group = f"{told} {key_of_settings(config)}"
 
 
-def start_loggers(loggers: Sequence[Any], config: dict[str, Any]) -> Sequence[Any]:
-    """Send the resolved configuration, and plot W&B's charts against client updates."""
-    for logger in loggers:
-        logger.log_hyperparams(config)
-        if isinstance(logger, WandbLogger):
-            logger.experiment.define_metric("update")
-            logger.experiment.define_metric("*", step_metric="update")
-    return loggers
+class Loggers:
+    """A run's loggers. One that fails is named once and switched off: it is no reason to end a run.
+
+    Args:
+        made: The loggers.
+        notes: What is to be said of those that could not be made.
+        secrets: What is taken out of what a logger says.
+    """
+
+    def __init__(self, made: Iterable[Any] = (), notes: Iterable[str] = (), secrets: Sequence[str] = ()) -> None:
+        self.made, self.notes, self.secrets = list(made), list(notes), secrets
+
+    def start(self, config: dict[str, Any], note: Note) -> None:
+        """Send the resolved configuration, and plot W&B's charts against client updates."""
+        for told in self.notes:
+            note(told)
+        with _typed(hiding(self.secrets)):
+            self._each("at its start", lambda logger: _start(logger, config), note)
+
+    def log(self, row: dict[str, float], step: int, note: Note) -> None:
+        """Hand over a row of metrics."""
+        self._each("as it took in numbers", lambda logger: logger.log_metrics(row, step=step), note)
+
+    def finish(self, summary: dict[str, Any], run_dir: Path, note: Note) -> None:
+        """Hand over the final numbers and the files that hold them, and close."""
+        self._each("at its end", lambda logger: _finish(logger, summary, run_dir), note)
+
+    def keep_pictures(self, pictures: Sequence[Path], note: Note) -> None:
+        """Show pictures that were drawn after a run in its W&B run, and keep them as an artifact."""
+        self._each("as it took in pictures", lambda logger: _keep_pictures(logger, pictures), note)
+
+    def _each(self, when: str, call: Callable[[Any], None], note: Note) -> None:
+        for logger in list(self.made):
+            try:
+                call(logger)
+            except (Exception, SystemExit) as error:
+                self.made.remove(logger)
+                note(switched_off(type(logger).__name__, when, error, self.secrets))
 
 
-def finish_logger(logger: Any, summary: dict[str, Any], run_dir: Path) -> None:
-    """Hand over the final numbers and the files that hold them, and close."""
+def switched_off(name: str, when: str, error: BaseException, secrets: Sequence[str]) -> str:
+    """Say that a logger has failed."""
+    lines = str(error).strip().splitlines()
+    why = hiding(secrets)(f"{type(error).__name__}{': ' if lines else ''}{lines[0] if lines else ''}"[:300])
+    return f"the logger {name} failed {when} ({why}): it is switched off, and the run goes on"
+
+
+@contextmanager
+def _typed(hide: Callable[[str], str]) -> Iterator[None]:
+    """Let loggers that keep the command line see it without secrets."""
+    typed = sys.argv
+    sys.argv = [hide(word) for word in typed]
+    for at, word in enumerate(typed[:-1]):  # a flag and its value are two words
+        sys.argv[at : at + 2] = (
+            hide(f"{word} {typed[at + 1]}").split(" ", 1) if word.startswith("--") else sys.argv[at : at + 2]
+        )
+    try:
+        yield
+    finally:
+        sys.argv = typed
+
+
+def _start(logger: Any, config: dict[str, Any]) -> None:
+    logger.log_hyperparams(config)
+    if isinstance(logger, WandbLogger):
+        logger.experiment.define_metric("update")
+        logger.experiment.define_metric("*", step_metric="update")
+
+
+def _finish(logger: Any, summary: dict[str, Any], run_dir: Path) -> None:
     if isinstance(logger, WandbLogger):
         logger.experiment.summary.update(summary)
         _keep(logger, "run", [run_dir / name for name in KEPT])
     logger.finalize("success")
 
 
-def keep_pictures(loggers: Sequence[Any], pictures: Sequence[Path]) -> None:
-    """Show pictures that were drawn after a run in its W&B run, and keep them as an artifact."""
-    for logger in loggers:
-        if isinstance(logger, WandbLogger) and pictures:
-            import wandb
+def _keep_pictures(logger: Any, pictures: Sequence[Path]) -> None:
+    if isinstance(logger, WandbLogger) and pictures:
+        import wandb
 
-            logger.experiment.log({f"pictures/{path.stem}": wandb.Image(str(path)) for path in pictures})
-            _keep(logger, "pictures", pictures)
+        logger.experiment.log({f"pictures/{path.stem}": wandb.Image(str(path)) for path in pictures})
+        _keep(logger, "pictures", pictures)
 
 
 def _keep(logger: WandbLogger, kind: str, paths: Sequence[Path]) -> None:

@@ -60,7 +60,7 @@ def measured(served: Served, accuracies: NDArray[np.float64], t: int, fed: Feder
     ``purity`` is the share of clients whose cluster is the one most of their samples come from, after the best
     one-to-one matching.
     """
-    labels, holding = served.labels, np.flatnonzero(fed.data.sizes(t))
+    labels, holding = served.labels, fed.data.with_samples(t)
     holding = holding[labels[holding] >= 0]
     known = accuracies[~np.isnan(accuracies)]
     apart = np.zeros(0)
@@ -69,7 +69,7 @@ def measured(served: Served, accuracies: NDArray[np.float64], t: int, fed: Feder
     sizes = np.bincount(labels[labels >= 0])
     return {
         "client_acc": _mean(accuracies),
-        "client_acc_worst": worst_tenth(known.tolist(), fed.score.higher),
+        "client_acc_worst": worst_tenth(known, fed.score.higher),
         "client_acc_std": float(known.std()) if len(known) else nan,
         "clusters": float((sizes > 0).sum()),
         "purity": matched_purity(labels[holding], true_clusters(holding, t, fed)) if fed.data.num_clusters > 1 else nan,

@@ -14,7 +14,7 @@ from flcluster.data import FederatedDataModule, View
 from flcluster.engine.saved import Saved
 from flcluster.errors import UserError
 from flcluster.federation.paths import fed_by, lightning_of
-from flcluster.federation.quiet import quiet
+from flcluster.federation.trainer.quiet import quiet
 
 Split = Literal["train", "val", "test"]
 

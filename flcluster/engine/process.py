@@ -1,6 +1,7 @@
 """Being told to stop: signals become a reason the run looks at between steps; orphaned ranks end themselves."""
 
 import ctypes
+import gc
 import multiprocessing
 import os
 import signal
@@ -89,8 +90,8 @@ def tell_children_their_parent() -> None:
     os.environ.setdefault(PARENT, str(os.getpid()))
 
 
-def end_with_parent() -> None:
-    """Let a rank that Fabric started end when rank 0 is gone (a killed parent cannot tell its children)."""
+def end_with_parent(end: Callable[[], object]) -> None:
+    """Let a rank that Fabric started ``end`` when its parent is gone (a killed parent cannot tell its children)."""
     parent = int(os.environ[PARENT])
     if os.getppid() != parent:
         return
@@ -98,6 +99,8 @@ def end_with_parent() -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
+        end()
+        time.sleep(5.0)  # nobody waits for what it may still want to do
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -130,6 +133,24 @@ def _mallopt(limits: dict[int, int]) -> Callable[[int], int] | None:
         mallopt(name, value)
     giving_back: Callable[[int], int] = trim
     return giving_back
+
+
+@contextmanager
+def spared() -> Iterator[None]:
+    """Spare what is there already from garbage collection inside the block: modules, data, first models.
+
+    Half a million objects that outlive the block would be gone through again and again. It is undone at the end, and
+    not begun where the process has frozen objects of its own, which could not be told from ours then.
+    """
+    ours = gc.get_freeze_count() == 0
+    if ours:
+        gc.collect(1)  # what was made and dropped just now; older rubbish is collected after the block
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if ours:
+            gc.unfreeze()
 
 
 def peak_gb() -> float | None:

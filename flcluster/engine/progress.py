@@ -8,6 +8,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from flcluster.errors import harmless
 from flcluster.score import Score
 
 LINE_SECONDS = 10.0
@@ -65,6 +66,7 @@ class RunProgress:
 
     def note(self, text: str) -> None:
         """Say something once."""
+        text = harmless(text)
         self.log(text)
         self._show(text)
 

@@ -1,6 +1,7 @@
 """Where a run lives, and going on with one: what may change and what may not."""
 
 import json
+import os
 import re
 import shutil
 import time
@@ -14,9 +15,9 @@ import yaml
 from jsonargparse import Namespace
 
 from flcluster.engine.arguments import option
-from flcluster.engine.lock import held
 from flcluster.engine.process import is_main_process
-from flcluster.errors import BusyError, UserError
+from flcluster.engine.processes.lock import BEAT, LEASE, held
+from flcluster.errors import BusyError, UserError, writing
 from flcluster.files import has_checkpoint, last_checkpoint
 from flcluster.records.configuration import flat
 
@@ -90,11 +91,19 @@ def new_directory(base: Path) -> Path:
         if not is_main_process():
             return path
         try:
-            path.mkdir(parents=True)
+            with writing(path):
+                path.mkdir(parents=True)
             return path
         except FileExistsError:  # another run began in this second
             continue
     raise AssertionError("unreachable")
+
+
+RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
+"""What says how often a scheduler has started this again, perhaps on another machine than before."""
+
+RESTARTED = LEASE + 2 * BEAT
+"""Seconds to wait then until a machine that is gone no longer counts as the holder of the run's directory."""
 
 
 @contextmanager
@@ -103,7 +112,7 @@ def claimed(run_dir: Path, new: bool) -> Iterator[None]:
     if not is_main_process():
         yield
         return
-    with held(run_dir):
+    with held(run_dir, wait=RESTARTED if any(os.environ.get(name, "0") != "0" for name in RESTARTS) else 0.0):
         if new:
             refuse_taken(run_dir, looked=True)
         clear(run_dir)

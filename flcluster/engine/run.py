@@ -13,7 +13,7 @@ from torch import Tensor
 
 from flcluster.data import FederatedDataModule
 from flcluster.engine.arguments import EngineConfig, FabricConfig, seconds
-from flcluster.engine.loggers import finish_logger, start_loggers
+from flcluster.engine.loggers import Loggers
 from flcluster.engine.loops.base import Loop
 from flcluster.engine.loops.rounds import RoundLoop
 from flcluster.engine.loops.uploads import UploadLoop
@@ -53,7 +53,7 @@ class Experiment:
     algorithm: Algorithm[Any]
     config: dict[str, Any]
     run_dir: Path
-    loggers: Sequence[Any] = ()
+    loggers: Loggers = field(default_factory=Loggers)
     callbacks: Sequence[Any] = ()
     restored: Restored | None = None
     logger_ids: dict[str, str] = field(default_factory=dict)
@@ -65,6 +65,8 @@ class Experiment:
     """How to go on with the run once it has stopped."""
     command: str = ""
     """What started it."""
+    secrets: Sequence[str] = ()
+    """What no file of the run may have in it."""
     unlimited: str = " --engine.max_updates null"
     """What that needs besides where ``engine.max_updates`` has stopped it: it would do so again at once."""
 
@@ -117,7 +119,7 @@ class ActiveRun:
         self.fed.note = self._note
         if self.main:
             add_provenance(exp.run_dir, provenance(exp.command, self.code[0], fabric.world_size))
-        self.log = RunLog(exp.run_dir / "run.log" if self.main else None)
+        self.log = RunLog(exp.run_dir / "run.log" if self.main else None, exp.secrets)
         shown = self.main and exp.engine.progress
         self.progress = RunProgress(exp.algorithm.title, self.loop.total, 0, enabled=shown, log=self.log.write)
         self.progress.score = self.fed.score
@@ -128,6 +130,10 @@ class ActiveRun:
         if self.interrupt.reason is not None and not self.begun:
             raise UserError(f"{self.interrupt.reason} before the first checkpoint: start the run anew")
         self.progress.note(text)
+
+    def _start_loggers(self) -> None:
+        if self.main:
+            self.exp.loggers.start(self.exp.config, self.progress.note)
 
     def _load_data(self) -> None:
         if self.fabric.local_rank == 0:
@@ -157,7 +163,7 @@ class ActiveRun:
                 f"writing to {self.exp.run_dir}; local training {path}{scored}; preparing the first models"
             )
             self.loop.begin()
-            self.loggers = start_loggers(self.exp.loggers, self.exp.config) if self.main else []
+            self._start_loggers()
             self._session()
             self.save()
             self.begun = True
@@ -165,7 +171,7 @@ class ActiveRun:
             self.restore(self.exp.restored.content)
             self.recorder.open(folder, self.exp.restored.content["recorder"]["positions"])
             self._set_aside(self.exp.restored)
-            self.loggers = start_loggers(self.exp.loggers, self.exp.config) if self.main else []
+            self._start_loggers()
             self.exp.restored = None  # its rows have been copied
             self.progress.note(f"going on in {self.exp.run_dir} at {self.loop.position} of {self.loop.total}")
         self.progress.start_from(self.loop.position)
@@ -194,8 +200,8 @@ class ActiveRun:
         row = self.recorder.end_session(loop.epoch, loop.time, loop.cluster_accuracies(), loop.gauges(), loop.phase)
         if loop.everyone is not None:
             self.recorder.meet(loop.epoch, loop.everyone, loop.tenth_done)
-        for logger in self.loggers:
-            logger.log_metrics(row, step=self.recorder.updates)
+        if self.main:
+            self.exp.loggers.log(row, self.recorder.updates, self.progress.note)
         self.fabric.call("on_session_end", loop=self.loop, metrics=row)
 
     def _reason_to_stop(self) -> str | None:
@@ -227,8 +233,7 @@ class ActiveRun:
                 with replacing(self.exp.run_dir / name) as temporary:
                     temporary.write_bytes(content.encode() if isinstance(content, str) else content)
             write_json(self.exp.run_dir / "summary.json", summary)
-            for logger in self.loggers:
-                finish_logger(logger, summary, self.exp.run_dir)
+            self.exp.loggers.finish(summary, self.exp.run_dir, self.progress.note)
         self.fabric.barrier()
         if lesson := self.recorder.nothing_learnt():
             self.progress.note(lesson)

@@ -17,8 +17,8 @@ from flcluster.engine.layers import refuse_objects
 from flcluster.engine.resume import config_of
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
-from flcluster.federation.copied import Copied
 from flcluster.federation.layout import Layout
+from flcluster.federation.trainer.copied import Copied
 from flcluster.files import last_checkpoint
 from flcluster.protocol.base import Algorithm
 from flcluster.records.checkpoint import load_checkpoint

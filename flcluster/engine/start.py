@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from flcluster.errors import UserError
 from flcluster.files import replacing
+from flcluster.records.tensors import save
 
 START = "start.ckpt"
 """In a run's directory: the weights it started from, where a script handed them over and no file had them."""
@@ -39,7 +40,7 @@ def weights_of(content: Any, name: str) -> dict[str, Tensor]:
 def write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
     """Write weights whole or not at all."""
     with replacing(path) as temporary:
-        torch.save({"state_dict": dict(weights)}, temporary)
+        save({"state_dict": dict(weights)}, temporary)
 
 
 def start_from(module: nn.Module, weights: Mapping[str, Tensor], name: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from flcluster.errors import UserError
+from flcluster.errors import UserError, writing
 from flcluster.federation.tables import FileTable, Table, damage
 from flcluster.files import slug
 
@@ -65,8 +65,10 @@ class Bank:
         if count * self.width * 4 <= self.budget:
             yield Table(count, self.width)
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=self.folder) as folder:
+        with writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lent = TemporaryDirectory(dir=self.folder)
+        with lent as folder:
             yield FileTable(Path(folder) / "scratch.rows", count, self.width)
 
     def _file(self, name: str, count: int) -> FileTable:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,19 +12,24 @@ B = TypeVar("B")
 
 def descend(
     batches: Iterable[B], loss: Callable[[B], Tensor], step: Callable[[Tensor], None], device: torch.device
-) -> tuple[float, int]:
-    """Take a step down the loss of every batch; return the mean loss and the number of steps.
+) -> Tensor:
+    """Take a step down the loss of every batch; return the losses, where they are: nothing is waited for.
 
     Args:
         batches: What the loss is computed of, one after the other.
         loss: The loss of a batch.
-        step: Clears gradients, goes backward and lets an optimiser step.
+        step: Goes backward and lets an optimiser step.
         device: Where the losses are.
     """
-    total, steps = torch.zeros((), device=device), 0
+    losses = []
     for batch in batches:
         value = loss(batch)
         step(value)
-        total += value.detach()
-        steps += 1
-    return float(total) / max(steps, 1), steps
+        losses.append(value.detach())
+    return torch.stack(losses) if losses else torch.zeros(0, device=device)
+
+
+def mean_of(losses: Tensor) -> float:
+    """Return the mean of a descent's losses that are on the host, added up one after the other; 0 of none."""
+    total = np.cumsum(losses.float().numpy(), dtype=np.float32)
+    return float(total[-1]) / len(total) if len(total) else 0.0

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
+from traceback import walk_tb
 from typing import Any
 
 from flcluster.errors import UserError
@@ -69,9 +70,17 @@ class Extras:
     def blamed(self, package: Any) -> Iterator[None]:
         """Tell what Lightning refuses of them, or of the module, in one line."""
         wrong: tuple[type[Exception], ...] = (package.utilities.exceptions.MisconfigurationException,)
+        kinds = {type(each) for each in self.callbacks}
         try:
             yield
-        except wrong as error:
+        except Exception as error:
+            frames = (frame for frame, _ in walk_tb(error.__traceback__))
+            theirs = [each for each in frames if type(each.f_locals.get("self")) in kinds]
+            if isinstance(error, UserError) or not (isinstance(error, wrong) or theirs):
+                raise
+            if theirs:
+                kind = type(theirs[-1].f_locals["self"]).__name__
+                raise UserError(f"trainer_callbacks: {kind}: {' '.join(str(error).split())}") from error
             given = [*(f"trainer.{name}" for name in self.arguments), *(type(each).__name__ for each in self.callbacks)]
             where = ", ".join(given) or "Lightning cannot train the module so"
             raise UserError(f"{where}: {' '.join(str(error).split())}") from error

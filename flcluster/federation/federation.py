@@ -20,6 +20,7 @@ from flcluster.data import FederatedDataModule, Source, View
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank, Table
 from flcluster.federation.extras import Extras
+from flcluster.federation.flat.evaluating import accuracy, mean_loss
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, Training, samples_processed
 from flcluster.federation.layout import Layout
 from flcluster.federation.lightning_worker import LightningWorker
@@ -28,7 +29,7 @@ from flcluster.federation.ranks import Ranks
 from flcluster.federation.scoring import Scoring
 from flcluster.federation.together.rule import Wish, why_one_by_one
 from flcluster.federation.together.several import Several
-from flcluster.federation.worker import Worker, accuracy, mean_loss
+from flcluster.federation.worker import Worker
 from flcluster.score import Score
 from flcluster.seeds import torch_seed
 

@@ -28,6 +28,11 @@ class Recipe:
     clip: float | None = None
     """Largest norm of a gradient; longer ones are shortened to it."""
 
+    def rates(self, steps: int) -> Iterator[float]:
+        """Yield the learning rate of each of so many steps."""
+        for done in range(steps):
+            yield self.lr * ((1 + math.cos(math.pi * done / steps)) / 2 if self.cosine else 1.0)
+
 
 @dataclass(frozen=True, eq=False)
 class Job:
@@ -129,7 +134,8 @@ class Training(Generic[Seen]):
 
 
 Observe = Callable[["Worker", Job, Trained[Seen]], Seen | None]
-"""Looks at a trained row (one that is finite) where it was trained."""
+"""Looks at a trained row where it was trained, and asks nothing of the device that it would have to be waited for: what
+it returns comes to the host with all else if it is a tensor, and is forgotten if the row turns out not to be finite."""
 
 
 Objective = Callable[["Worker", Tensor, Tensor], Tensor]

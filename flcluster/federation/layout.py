@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -53,6 +54,12 @@ class Layout:
         self.row = torch.zeros(self.size, device=next(iter(parameters.values())).device)
         self.grad = torch.zeros_like(self.row[: self.num_parameters])
         self._bind(parameters, buffers)
+        self.training = tuple(parameter for parameter in parameters.values() if parameter.requires_grad)
+        """The parameters that train."""
+        trains = {name for name, parameter in parameters.items() if parameter.requires_grad}
+        self._pieces = [entry.view(self.row) for entry in self.entries if entry.name in trains]
+        self._slopes = [entry.view(self.grad) for entry in self.entries if entry.name in trains]
+        self._whole = len(trains) == len(parameters)
         self.parameter = nn.Parameter(self.row[: self.num_parameters])
         self.parameter.grad = self.grad
 
@@ -69,6 +76,20 @@ class Layout:
                 place.copy_(buffers[entry.name])
                 owner, _, name = entry.name.rpartition(".")
                 self.module.get_submodule(owner)._buffers[name] = place
+
+    def lay(self, gradients: Sequence[Tensor | None]) -> None:
+        """Lay gradients of what trains into ``grad``; that of a parameter without one is zero."""
+        places, known = _known(self._slopes, gradients)
+        if not self._whole or len(known) < len(gradients):
+            self.grad.zero_()
+        if known:
+            torch._foreach_copy_(places, known)
+
+    def add(self, gradients: Sequence[Tensor | None], factor: float) -> None:
+        """Add gradients of what trains to the row, times a factor."""
+        places, known = _known(self._pieces, gradients)
+        if known:
+            torch._foreach_add_(places, known, alpha=factor)
 
     @property
     def row_bytes(self) -> int:
@@ -130,10 +151,23 @@ ELEMENTWISE = (
 """Optimisers that treat every number alone, so that it does not matter how parameters are laid out."""
 
 
+def _known(places: list[Tensor], gradients: Sequence[Tensor | None]) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the gradients that there are, and where they belong."""
+    known = [gradient for gradient in gradients if gradient is not None]
+    if len(known) < len(gradients):
+        places = [place for place, gradient in zip(places, gradients, strict=True) if gradient is not None]
+    return places, known
+
+
 def all_finite(row: Tensor) -> bool:
     """Say whether a row has no NaN, no infinity, and nothing so large that its squares overflow.
 
     The distance to such a row, and soon the mean with it, would be infinite. One pass, no temporary of the row's size.
     """
+    return math.isfinite(float(square_norm(row)))
+
+
+def square_norm(row: Tensor) -> Tensor:
+    """Return the sum of a row's squares where the row lies; it is finite if the row is (see ``all_finite``)."""
     flat = row.flatten()
-    return math.isfinite(float(flat.dot(flat)))
+    return flat.dot(flat)

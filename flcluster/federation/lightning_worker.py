@@ -14,15 +14,15 @@ from torch.utils.data import DataLoader
 
 from flcluster.data import FederatedDataModule, View
 from flcluster.errors import UserError
-from flcluster.federation.as_given import AsGiven, Unchanged, mark
-from flcluster.federation.copied import Copied, tensors_of
 from flcluster.federation.extras import Extras
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, samples_processed
-from flcluster.federation.local_training import LocalTraining, Shuffled, hook
 from flcluster.federation.looking import Looking
 from flcluster.federation.paths import fed_by, lightning_of
-from flcluster.federation.quiet import alone, every_seed, quiet
 from flcluster.federation.scoring import Scoring, UnscoredError
+from flcluster.federation.trainer.as_given import AsGiven, Unchanged, mark
+from flcluster.federation.trainer.copied import Copied, tensors_of
+from flcluster.federation.trainer.local_training import LocalTraining, Shuffled, hook
+from flcluster.federation.trainer.quiet import alone, every_seed, quiet
 from flcluster.seeds import rng
 
 

@@ -2,9 +2,10 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
+import torch
 from torch import Tensor
 
 from flcluster.data import View
@@ -40,6 +41,10 @@ class Looking(ABC):
         self.needs_losses()
         return self.evaluate(row, view)[0]
 
+    def mean_losses(self, row: Tensor, views: Sequence[View]) -> Tensor:
+        """Return a model's mean loss on each of some views, float64 ``[views]``."""
+        return torch.tensor([self.loss_on(row, view) for view in views], dtype=torch.float64)
+
     def needs_losses(self) -> None:  # noqa: B027
         """Refuse where no losses are known that models could be compared by; most know them."""
 
@@ -55,4 +60,5 @@ class Looking(ABC):
         if job.scores_start:
             result.start_loss, result.start_square = self.start_losses(job.start, job.view)
         if result.finite and observe is not None:
-            result.seen = observe(cast("Worker", self), job, result)
+            seen = observe(cast("Worker", self), job, result)
+            result.seen = cast(Seen, seen.cpu()) if isinstance(seen, Tensor) else seen

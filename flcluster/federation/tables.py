@@ -1,6 +1,5 @@
 """Rows of models in host memory, or in a memory-mapped file that a killed process never leaves half-written."""
 
-import os
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from flcluster.errors import UserError
+from flcluster.errors import UserError, writing
+from flcluster.federation.pages import rows_of_zeros
+from flcluster.files import reserve
 
 Ints = NDArray[np.int64]
 
@@ -22,9 +23,7 @@ class Table:
     def __init__(self, count: int, width: int) -> None:
         self.count, self.width = count, width
         self.written = np.zeros(count, dtype=np.bool_)
-        self.held = torch.from_numpy(
-            np.zeros((count, width), dtype=np.float32)
-        )  # NumPy: pages come with the first write
+        self.held = rows_of_zeros(count, width)
         self.before: dict[int, Tensor | None] | None = None
         """Rows as they were when ``begin`` was called, where they have changed since; None: nothing is to be undone."""
         self.mixed = False
@@ -215,17 +214,14 @@ class FileTable(Table):
         self._open()
 
     def _open(self) -> None:
-        bytes_needed = self.slots * self.width * 4
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.path, "ab") as file:  # growing only: another rank may have grown it already
-            if file.tell() < bytes_needed:
-                os.truncate(self.path, bytes_needed)
+        reserve(self.path, self.slots * self.width * 4)  # growing only: another rank may have grown it already
         self.map = np.memmap(self.path, dtype=np.float32, mode="r+", shape=(self.slots, self.width))
 
     def save(self) -> dict[str, Any]:
         """Return which slot holds which row, and what its bytes sum up to; the rows themselves are in the file."""
         if self.map is not None:
-            self.map.flush()
+            with writing(self.path):
+                self.map.flush()
             self.sums |= {index: zlib.crc32(self.map[self.slot[index]].data) for index in self.fresh}
         self.leaving, self.old, self.fresh = self.leaving + self.old, [], set()
         return {"slot": dict(self.slot), "slots": self.slots, "kept": list(self.leaving), "sums": dict(self.sums)}

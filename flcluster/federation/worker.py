@@ -1,8 +1,9 @@
-"""What one process does with one model: the only local training loop, and evaluation."""
+"""What one process does with one model: the only local training loop."""
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, cast
 
@@ -12,76 +13,108 @@ from lightning import LightningModule
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
-from flcluster.data import View
 from flcluster.errors import UserError
-from flcluster.federation.descent import descend
+from flcluster.federation.descent import descend, mean_of
+from flcluster.federation.flat.batches import Batch, Plan, batches_of, orders_of
+from flcluster.federation.flat.evaluating import Evaluating, moments
+from flcluster.federation.flat.fetching import fetched, number
+from flcluster.federation.flat.stepping import Steps, steps_of
 from flcluster.federation.jobs import Job, Observe, Recipe, Seen, Trained, samples_processed
-from flcluster.federation.layout import Layout
-from flcluster.federation.looking import Looking
-from flcluster.seeds import rng, torch_seed
-
-EVAL_BATCH = 128
+from flcluster.federation.layout import square_norm
+from flcluster.seeds import torch_seed
 
 
-class Worker(Looking):
+class Worker(Evaluating):
     """One model bound to one row, an optimiser on it, and loops over batches. Knows nothing of other processes."""
 
     samplewise, constant_steps = True, True
     """Losses of single samples are known; every step is one of a single optimiser with one learning rate."""
 
     def __init__(self, fabric: Fabric, module: LightningModule, seed: int) -> None:
-        self.fabric, self.seed = fabric, seed
-        self.module = module.to(fabric.device)
-        self.layout = Layout(self.module)
-        self.loss = _loss_of(module)
+        super().__init__(fabric, module, _loss_of(module))
+        self.seed = seed
         optimizer = self.layout.flat_optimizer(_single_optimizer(module))
         self.rates = [group["lr"] for group in optimizer.param_groups]
         self.momenta = [group.get("momentum") for group in optimizer.param_groups]
         self.scaler: Any = getattr(fabric.strategy.precision, "scaler", None)
         self.scaler_start = self.scaler.state_dict() if self.scaler else {}
         self.bare_optimizer = optimizer
-        self.optimizer: Any = fabric.setup_optimizers(optimizer) if self.scaler else optimizer
+        self.steps = self._steps(optimizer)
+        self.one = torch.ones(())
         self.counters = [(b, b.clone()) for b in module.buffers() if not b.is_floating_point()]
-        self.cut: dict[View, list[View]] = {}
-        self.pinned: dict[View, tuple[Tensor, Tensor]] = {}
 
     # training ---------------------------------------------------------------------------------------------------
 
     def train(self, job: Job, observe: Observe[Seen] | None = None) -> Trained[Seen]:
-        """Run one job; look at the trained row, and return it."""
+        """Run one job; look at the trained row, and return it. The device is waited for once, at the end."""
         began = time.perf_counter()
         x, y = self.to_device(*job.view.tensors())
         self.layout.load(job.start)
         self._reset(job.lr_factor, job.momentum)
-        optimizer = self.optimizer if job.recipe is None else self._server_optimizer(job.recipe)
-        anchor = job.start if job.anchor is None else job.anchor
-        pull = anchor[: self.layout.num_parameters].to(self.layout.row.device) if job.prox else None
-        self.module.train()
+        steps = self.steps if job.recipe is None else self._steps(self._server_optimizer(job.recipe))
+        steps.begin()
+        plan = Plan(job, len(y), self.layout.has_batch_norm)
+        orders = orders_of(job, self.seed, len(y), plan.epochs).to(x.device)
+        self.learning(True)
         with torch_seed(self.seed, job.purpose, job.client, job.cycle):
-            loss, steps = descend(
-                self._batches(job, x, y, optimizer),
-                lambda batch: self._loss(job, *batch),
-                lambda value: self._step(value, job, pull, optimizer),
-                x.device,
-            )
-        result: Trained[Seen] = Trained(job.client, self.layout.snapshot(), len(y), steps, loss)
+            batches, step = batches_of(plan, orders, x, y), self._step_of(job, steps, plan.steps)
+            losses = descend(batches, self._loss_of(job), step, x.device)
+        result: Trained[Seen] = Trained(job.client, self.layout.snapshot(), len(y), len(losses), math.nan)
         result.lr = self.rates[0] * job.lr_factor
         result.processed = samples_processed(len(y), job.epochs, job.batch_size, job.steps, self.layout.has_batch_norm)
+        self._look_once(job, result, losses, observe)
         result.seconds = time.perf_counter() - began
-        self._look(job, result, observe)
         return result
 
-    def _loss(self, job: Job, x: Tensor, y: Tensor) -> Tensor:
-        with self.fabric.autocast():
-            return self.loss(self.module(x), y) if job.objective is None else job.objective(self, x, y)
+    def _loss_of(self, job: Job) -> Callable[[Batch], Tensor]:
+        """Return the loss of a batch."""
+        module, own, objective = self.module, self.loss, job.objective
 
-    def _step(self, loss: Tensor, job: Job, pull: Tensor | None, optimizer: Any) -> None:
-        self.layout.grad.zero_()
-        self._backward(loss)
-        clip = None if job.recipe is None else job.recipe.clip
-        if not (pull is None and job.correction is None and clip is None):
-            self._bend(job, pull, clip)
-        optimizer.step()
+        def plain(batch: Batch) -> Tensor:
+            return own(module(batch[0]), batch[1])
+
+        def given(batch: Batch) -> Tensor:
+            with self.autocast():
+                return plain(batch) if objective is None else objective(self, *batch)
+
+        return plain if objective is None and self.autocast is nullcontext else given
+
+    def _step_of(self, job: Job, steps: Steps, planned: int) -> Callable[[Tensor], None]:
+        """Return what goes down a loss: along its gradient, or along what the job makes of it."""
+        anchor = job.start if job.anchor is None else job.anchor
+        pull = anchor[: self.layout.num_parameters].to(self.layout.row.device) if job.prox else None
+        recipe = job.recipe
+        straight = pull is None and job.correction is None and recipe is None
+        rates = iter(()) if recipe is None else recipe.rates(planned)
+
+        def directly(loss: Tensor) -> None:
+            self.layout.add(self._gradients(loss), -steps.group["lr"])
+
+        def bent(loss: Tensor) -> None:
+            self._lay(loss)
+            if not straight:
+                self._bend(job, pull, None if recipe is None else recipe.clip)
+            steps.group["lr"] = next(rates, steps.group["lr"])
+            steps.take()
+
+        return directly if straight and steps.direct else bent
+
+    def _gradients(self, loss: Tensor) -> Sequence[Tensor | None]:
+        """Return the gradient of each parameter that trains; on the host without what torch does around it."""
+        trained = self.layout.training
+        if loss.dim() or not loss.is_cpu:
+            return torch.autograd.grad(loss, trained, allow_unused=True)
+        run = torch.autograd.Variable._execution_engine.run_backward
+        found: Sequence[Tensor | None] = run((loss,), (self.one,), False, False, trained, True, accumulate_grad=False)
+        return found
+
+    def _lay(self, loss: Tensor) -> None:
+        """Lay the gradient of a loss into the layout, in the scale that half precision needs."""
+        if self.scaler:
+            self.layout.grad.zero_()
+            self.fabric.backward(loss)
+        else:
+            self.layout.lay(self._gradients(loss))
 
     def _bend(self, job: Job, pull: Tensor | None, clip: float | None) -> None:
         """Add to the gradients, or shorten them, in the scale that they have."""
@@ -93,45 +126,17 @@ class Worker(Looking):
         if clip is not None:
             nn.utils.clip_grad_norm_([self.layout.parameter], clip * scale)
 
-    def _server_optimizer(self, recipe: Recipe) -> Any:
+    def _server_optimizer(self, recipe: Recipe) -> torch.optim.Optimizer:
         parameters = [p for group in self.bare_optimizer.param_groups for p in group["params"]]
-        made = torch.optim.Adam(parameters, lr=recipe.lr)
-        return self.fabric.setup_optimizers(made) if self.scaler else made
+        return torch.optim.Adam(parameters, lr=recipe.lr)
 
-    @staticmethod
-    def _follow(recipe: Recipe, optimizer: Any, done: float) -> None:
-        factor = (1 + math.cos(math.pi * done)) / 2 if recipe.cosine else 1.0
-        for group in optimizer.param_groups:
-            group["lr"] = recipe.lr * factor
-
-    def _backward(self, loss: Tensor) -> None:
+    def _steps(self, optimizer: torch.optim.Optimizer) -> Steps:
+        """Return what takes an optimiser's steps; half precision's scaler wants the optimiser itself."""
         if self.scaler:
-            self.fabric.backward(loss)
-        else:
-            loss.backward()
-
-    def _batches(self, job: Job, x: Tensor, y: Tensor, optimizer: Any) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the batches of each epoch, shuffled, until the job's epochs or steps are done."""
-        order = rng(self.seed, job.purpose, job.client, job.cycle)
-        cuts = self._cuts(len(y), job.batch_size)
-        planned = len(cuts) * job.epochs if job.steps is None or not cuts else job.steps
-        for done in range(planned):
-            at = cuts[done % len(cuts)]
-            if at.start == 0:
-                shuffled = torch.from_numpy(order.permutation(len(y))).to(x.device)
-                xs, ys = x[shuffled], y[shuffled]  # indexing keeps channels_last, index_select does not
-            if job.recipe is not None:
-                self._follow(job.recipe, optimizer, done / planned)
-            yield xs[at], ys[at]
-
-    def _cuts(self, n: int, size: int) -> list[slice]:
-        cuts = [slice(a, min(a + size, n)) for a in range(0, n, size)]
-        if self.layout.has_batch_norm and n % size == 1:
-            cuts.pop()  # BatchNorm cannot train on a batch of one
-        return cuts
+            return Steps(self.fabric.setup_optimizers(optimizer), self.layout)
+        return steps_of(optimizer, self.layout)
 
     def _reset(self, lr_factor: float, momentum: float | None) -> None:
-        self.bare_optimizer.state.clear()
         for group, lr, own in zip(self.bare_optimizer.param_groups, self.rates, self.momenta, strict=True):
             group["lr"] = lr * lr_factor
             if own is not None:
@@ -145,82 +150,24 @@ class Worker(Looking):
         if self.scaler:
             self.scaler.load_state_dict(self.scaler_start)
 
-    # evaluation -------------------------------------------------------------------------------------------------
+    # looking ----------------------------------------------------------------------------------------------------
 
-    def per_sample(self, row: Tensor, view: View) -> Tensor:
-        """Return ``[2, n]``: each sample's loss, and 1 where the prediction is right."""
-        self.layout.load(row)
-        nothing = torch.zeros(2, 0, device=row.device)
-        return torch.cat([nothing, *(self.score(part) for part in self.parts(view))], dim=1)
-
-    def evaluate(self, row: Tensor, view: View) -> tuple[float, float]:
-        """Return a model's mean loss and its accuracy on a view."""
-        scores = self.per_sample(row, view)
-        return mean_loss(scores), accuracy(scores)
-
-    def start_losses(self, row: Tensor, view: View) -> tuple[float, float]:
-        """Return the mean of a model's losses on training samples, and the mean of their squares."""
-        losses = self.per_sample(row, view)[0].double()
-        return float(losses.mean()), float(losses.square().mean())
-
-    @torch.inference_mode()
-    def score(self, part: View) -> Tensor:
-        """Score the currently loaded model on one part of a view."""
-        x, y = self.pinned.get(part) or self.to_device(*part.tensors())
-        if self.module.training:
-            self.module.eval()
-        with self.fabric.autocast():
-            logits = self.module(x)
-        right = (logits.argmax(1) == y).float()
-        return torch.stack([self.loss(logits.float(), y, reduction="none"), right])
-
-    @torch.inference_mode()
-    def features(self, row: Tensor, view: View) -> Tensor:
-        """Return what the head reads of each sample, ``[n, F]``, in evaluation mode."""
-        read = getattr(self.module, "features", None)
-        if read is None:
-            raise UserError(f"{type(self.module).__name__} has no method features(x): use another representation")
-        self.layout.load(row)
-        self.module.eval()
-        with self.fabric.autocast():
-            return torch.cat([read(self.to_device(*part.tensors())[0]).float() for part in self.parts(view)])
-
-    def gradient(self, row: Tensor, view: View) -> Tensor:
-        """Return the gradient of a model's mean loss on a view, over the parameters, in evaluation mode."""
-        self.layout.load(row)
-        self.layout.grad.zero_()
-        self.module.eval()
-        for part in self.parts(view):
-            x, y = self.to_device(*part.tensors())
-            with self.fabric.autocast():
-                loss = self.loss(self.module(x), y, reduction="sum") / len(view)
-            loss.backward()
-        return self.layout.grad.clone()
-
-    def parts(self, view: View) -> list[View]:
-        """Cut a view into evaluation batches."""
-        return self.cut.get(view) or list(view.split(EVAL_BATCH))
-
-    def pin(self, view: View) -> None:
-        """Keep a view's tensors on the device: it will be asked for again and again."""
-        self.cut[view] = list(view.split(EVAL_BATCH))
-        for part in self.cut[view]:
-            self.pinned[part] = self.to_device(*part.tensors())
-
-    def to_device(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Move a batch to the device, images in channels_last order."""
-        x = x.to(self.fabric.device)
-        return (x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x), y.to(self.fabric.device)
-
-
-def mean_loss(scores: Tensor) -> float:
-    """Mean loss of ``[2, n]`` per-sample scores."""
-    return float(scores[0].cpu().double().mean())
-
-
-def accuracy(scores: Tensor) -> float:
-    """Share of right predictions in ``[2, n]`` per-sample scores."""
-    return float(scores[1].cpu().double().mean())
+    def _look_once(self, job: Job, result: Trained[Seen], losses: Tensor, observe: Observe[Seen] | None) -> None:
+        """Say how training went, whether the result is finite and how good it is, and let the method see it."""
+        nothing = losses.new_zeros(0)
+        test = nothing if job.test is None else self._scores(job.test)[1]
+        seen = None if observe is None else observe(self, job, result)
+        start = self.per_sample(job.start, job.view)[0] if job.scores_start else nothing
+        looked = seen if isinstance(seen, Tensor) else nothing
+        host = fetched([losses, square_norm(result.row), test, start, looked])
+        result.loss, result.finite = mean_of(host[0]), math.isfinite(number(host[1]))
+        if job.scores_start:
+            result.start_loss, result.start_square = moments(host[3])
+        if not result.finite:
+            return
+        if job.test is not None:
+            result.accuracy = number(host[2].double().mean())
+        result.seen = cast(Seen, host[4]) if isinstance(seen, Tensor) else seen
 
 
 def _loss_of(module: LightningModule) -> Callable[..., Tensor]:

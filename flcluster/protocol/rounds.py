@@ -154,7 +154,7 @@ class RoundAlgorithm(Algorithm[S]):
         """Return how long each client needs to download, train and upload."""
         if self.devices is None:
             return np.ones(len(clients))
-        sizes, wire = fed.data.sizes(t)[clients], fed.layout.row_bytes
+        sizes, wire = fed.data.sizes_of(clients, t), fed.layout.row_bytes
         trained = np.array([self.processed(size, fed) for size in sizes.tolist()], dtype=np.float64)
         down, up, forwards = load.of(clients)
         passes = 3 * trained + forwards * sizes

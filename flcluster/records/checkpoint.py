@@ -7,8 +7,9 @@ from typing import Any
 import torch
 
 from flcluster.errors import UserError
-from flcluster.files import PREVIOUS, replacing
+from flcluster.files import PREVIOUS, last_checkpoint, replacing
 from flcluster.records.seal import is_whole, seal
+from flcluster.records.tensors import save
 
 VERSION = 3
 """Of what a checkpoint holds."""
@@ -27,10 +28,20 @@ def save_checkpoint(path: Path, content: dict[str, Any]) -> None:
     The old one stays beside it as previous.ckpt.
     """
     with replacing(path) as temporary:
-        torch.save({"version": VERSION, **content}, temporary)
+        save({"version": VERSION, **content}, temporary)
         seal(temporary)
         if path.exists():
             keep(path, path.with_name(PREVIOUS))
+
+
+def saved_position(run: Path) -> int | None:
+    """Return how far a run's last checkpoint is, without reading its tensors; None if that cannot be read."""
+    path = last_checkpoint(run)
+    try:
+        found = torch.load(path if path.exists() else path.with_name(PREVIOUS), mmap=True, weights_only=True)
+        return int(found["position"])
+    except Exception:  # whatever is wrong with it will be said when it is read
+        return None
 
 
 def keep(path: Path, name: Path) -> None:

@@ -4,10 +4,11 @@ import math
 import os
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from flcluster.errors import UserError
+from flcluster.errors import UserError, writing
 
 
 class CsvFile:
@@ -15,12 +16,15 @@ class CsvFile:
 
     def __init__(self, path: Path | None, columns: list[str], left: Sequence[int] | None) -> None:
         self.columns, self.sum = columns, 0
+        self.path = path
         if path is not None and left is not None:
             self.sum = whole_until(path, *left)
-            os.truncate(path, left[0])
+            with writing(path):
+                os.truncate(path, left[0])
             with open(path, encoding="utf-8") as begun:  # by an older version, perhaps, which knew fewer columns
                 self.columns = begun.readline().rstrip("\n").split(",")
-        self.file = open(path or os.devnull, "w" if left is None else "a", encoding="utf-8", newline="\n")  # noqa: SIM115
+        with writing(path):
+            self.file = open(path or os.devnull, "w" if left is None else "a", encoding="utf-8", newline="\n")  # noqa: SIM115
         if left is None:
             self._append(",".join(columns) + "\n")
 
@@ -28,15 +32,27 @@ class CsvFile:
         """Append a row; None and NaN become empty cells."""
         self._append(",".join(cell(row.get(name)) for name in self.columns) + "\n")
 
+    def flush(self) -> None:
+        """Show readers of the file what is known."""
+        with writing(self.path):
+            self.file.flush()
+
+    def close(self) -> None:
+        """Close the file; what could not be written has been told, and no checkpoint counts on it."""
+        with suppress(OSError):
+            self.file.close()
+
     def _append(self, line: str) -> None:
-        self.file.write(line)
+        with writing(self.path):
+            self.file.write(line)
         self.sum = zlib.crc32(line.encode(), self.sum)
 
     def position(self) -> tuple[int, int]:
         """Flush to disk and return the length in bytes and their checksum."""
-        self.file.flush()
+        self.flush()
         if self.file.name != os.devnull:
-            os.fsync(self.file.fileno())
+            with writing(self.path):
+                os.fsync(self.file.fileno())
         return self.file.tell(), self.sum
 
 

@@ -2,24 +2,27 @@
 
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
+from flcluster.records.masked import hiding
+
 
 class RunLog:
-    """A file that grows line by line, also when a run goes on; without a path nothing is kept."""
+    """A file that grows line by line, also when a run goes on; without a path nothing is kept, and secrets never."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, secrets: Sequence[str] = ()) -> None:
         self.path = path
+        self.hide = hiding(secrets)
 
     def write(self, text: str) -> None:
         """Append what was said."""
         if self.path is None:
             return
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+        with suppress(OSError), self.path.open("a", encoding="utf-8") as file:  # a full disk: others will tell
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {self.hide(text)}\n")
 
     @contextmanager
     def listening(self) -> Iterator[None]:

@@ -46,13 +46,13 @@ class PopulationFile:
         for client in clients.tolist():
             found = update, epoch, client, int(now.labels[client]), float(now.accuracies[client])
             self.file.write(dict(zip(COLUMNS, found, strict=True)))
-        self.file.file.flush()
+        self.file.flush()
         self.labels = now.labels.copy()
 
     def close(self) -> None:
         """Close the file."""
         if self.file is not None:
-            self.file.file.close()
+            self.file.close()
 
     def save(self) -> dict[str, Any]:
         """Return what a checkpoint must hold."""

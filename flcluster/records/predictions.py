@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from flcluster.errors import UserError
 from flcluster.files import replacing
+from flcluster.records.tensors import save
 
 
 def columns(found: Any, name: str = "prediction") -> dict[str, Sequence[Any]]:
@@ -51,7 +51,7 @@ def write_csv(found: Any, path: Path) -> None:
 def write_pt(found: Any, path: Path) -> None:
     """Write whatever it is for ``torch.load``."""
     with replacing(path) as temporary:
-        torch.save(found, temporary)
+        save(found, temporary)
 
 
 WRITERS = {".csv": write_csv, ".pt": write_pt}

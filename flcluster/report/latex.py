@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from flcluster.errors import harmless
 from flcluster.files import replacing, slug
 from flcluster.report.tables import Grid
 
@@ -25,7 +26,7 @@ def escaped(text: str) -> str:
     >>> escaped("CDFL, ρ = 0.1 & 75 %")
     'CDFL, $\\rho$ = 0.1 \\& 75 \\%'
     """
-    return "".join(SIGNS.get(sign, sign) for sign in re.sub(r"(?<!\w)-(?=\.?\d)", "−", text))
+    return "".join(SIGNS.get(sign, sign) for sign in re.sub(r"(?<!\w)-(?=\.?\d)", "−", harmless(text)))
 
 
 def latex(grid: Grid, label: str) -> str:

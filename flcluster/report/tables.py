@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from flcluster.errors import harmless
 from flcluster.files import replacing
 
 Cells = Mapping[str, str]
@@ -51,17 +52,22 @@ def terminal(grid: Grid) -> Table:
     heads = fitting(grid, console.width) if console.is_terminal else grid.heads
     absent = [head for head in grid.heads if head not in heads]
     left = f" Left out in {console.width} columns: {', '.join(absent)}." if absent else ""
-    table = Table(title=escape(grid.title), box=box.SIMPLE_HEAD, padding=0, caption_justify="left")
-    table.caption = escape(f"{grid.caption}{left}".strip())
+    table = Table(title=_shown(grid.title), box=box.SIMPLE_HEAD, padding=0, caption_justify="left")
+    table.caption = _shown(f"{grid.caption}{left}".strip())
     widths = _widths(grid, heads, console.width) if console.is_terminal else [None] * len(heads)
     for head, width in zip(heads, widths, strict=True):
         side: Literal["left", "right"] = "right" if _numbers(grid, head) else "left"
         first, least = head == heads[0], _narrowest(grid, head)
-        table.add_column(escape(head), justify=side, overflow="fold", no_wrap=first, min_width=least, width=width)
+        table.add_column(_shown(head), justify=side, overflow="fold", no_wrap=first, min_width=least, width=width)
     for at, row in enumerate(grid.rows):
         style = "dim" if at in grid.dim else None
-        table.add_row(*(escape(row.get(head, "")) for head in heads), style=style)
+        table.add_row(*(_shown(row.get(head, "")) for head in heads), style=style)
     return table
+
+
+def _shown(text: str) -> str:
+    """Return text as a terminal shows it, whatever is in it."""
+    return escape(harmless(text))
 
 
 def _numbers(grid: Grid, head: str) -> bool:
@@ -104,8 +110,17 @@ def markdown(grid: Grid) -> str:
     """Return a table and its caption as Markdown."""
     heads = grid.heads
     lines = [heads, ["---"] * len(heads), *([row.get(head, "") for head in heads] for row in grid.rows)]
-    text = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-    return f"{text}\n\n{grid.caption}" if grid.caption else text
+    text = "\n".join("| " + " | ".join(map(in_markdown, line)) + " |" for line in lines)
+    return f"{text}\n\n{grid.caption.replace('<', '&lt;')}" if grid.caption else text
+
+
+def in_markdown(text: str) -> str:
+    """Return text as a cell of a Markdown table shows it: no end of the cell, no mark-up of HTML.
+
+    >>> in_markdown("a|b <script>")
+    'a\\\\|b &lt;script>'
+    """
+    return " ".join(harmless(text).replace("|", "\\|").replace("<", "&lt;").split("\n"))
 
 
 def write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

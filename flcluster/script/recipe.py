@@ -13,13 +13,14 @@ from lightning import LightningModule
 from torch import Tensor
 
 from flcluster.data import FederatedDataModule
-from flcluster.engine.config import Plan, dumped, fit_parser
+from flcluster.engine.config import Plan, ask_for_secrets, dumped, fit_parser
 from flcluster.engine.messages.given import given_by
 from flcluster.engine.messages.linked import refuse_linked
 from flcluster.engine.resume import config_of, free_directory, refuse_changes, resumed
 from flcluster.engine.start import START, start_from, weights_of
 from flcluster.errors import UserError
 from flcluster.protocol.base import Algorithm
+from flcluster.records.masked import masked
 from flcluster.script.objects import UntoldError, class_path, sketched, told
 
 Given = Mapping[str, Any]
@@ -51,6 +52,8 @@ def recipe(given: Given, place: Path | None = None) -> Recipe:
     refuse_linked(given_by(given))
     tree, start = _tree(given, base)
     settings = _parsed(parser, tree, base)
+    if base is not None:
+        ask_for_secrets(parser, settings)
     settings.run_dir = None if run_dir is None else str(run_dir)
     if place is not None:
         home = place
@@ -63,7 +66,7 @@ def recipe(given: Given, place: Path | None = None) -> Recipe:
     config_yaml = _told(parser, tree, base)
     config_yaml["model_start"] = str(home / START) if start is not None else settings.model_start
     if checkpoint is not None:
-        refuse_changes(config_yaml, then, config_of(home))
+        refuse_changes(masked(config_yaml), then, config_of(home))
     return Recipe(Plan(parser, settings, home, checkpoint, config_yaml), start)
 
 

@@ -1,6 +1,5 @@
 """Who is linked with whom, as text: what a run leaves behind in edges.csv, and lists of links that users bring."""
 
-import csv
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flcluster.errors import UserError
+from flcluster.files import read_text
 
 Edges = NDArray[np.int64]
 """Links ``[E, 2]``: ``i < j`` in every row, rows sorted, each link once, read-only."""
@@ -42,13 +42,7 @@ def read_graphs(path: Path, clients: int | None = None) -> dict[int, Edges]:
     has the columns source and target, and perhaps round. ``#`` starts a comment. With ``clients``, numbers must be
     below it.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"{path} cannot be read ({error}): it must be a text file, two linked clients a line"
-        ) from error
-    lines = [(at, cells) for at, line in enumerate(text.splitlines(), start=1) if (cells := _cells(line))]
+    lines = [(at, cells) for at, line in enumerate(read_text(path).split("\n"), start=1) if (cells := _cells(line))]
     if not lines:
         raise UserError(f"{path} holds no links: write the numbers of two clients on each line")
     header = [cell.lower() for cell in lines[0][1]]
@@ -59,7 +53,7 @@ def read_graphs(path: Path, clients: int | None = None) -> dict[int, Edges]:
         try:
             row = dict(zip(columns, cells, strict=True))
             t, i, j = int(row.get("round", 0)), int(row["source"]), int(row["target"])
-            if i == j or min(i, j) < 0 or (clients is not None and max(i, j) >= clients):
+            if i == j or min(t, i, j) < 0 or max(i, j) >= (2**62 if clients is None else clients):
                 raise ValueError
         except ValueError:
             last = "" if clients is None else f" to {clients - 1}"
@@ -74,4 +68,4 @@ def read_graphs(path: Path, clients: int | None = None) -> dict[int, Edges]:
 def _cells(line: str) -> list[str]:
     """Part a line at its commas, or else at blanks and tabs; an empty list for a blank line."""
     line = line.partition("#")[0].strip()
-    return [cell.strip() for cell in next(csv.reader([line]))] if "," in line else line.split()
+    return [cell.strip().strip('"') for cell in line.split(",")] if "," in line else line.split()

@@ -2,32 +2,71 @@
 
 from dataclasses import fields
 
+import good_configs as good
 import pytest
-from bad_configs import bad_configs, drawn
-from try_configs import outcome
+from bad_configs import every
+from forked import Ended
+from try_configs import case, told
 
 KNOWN = [
-    ("algorithm.distance_bar", ["--algorithm", "CDFL", "--algorithm.distance_bar=null"]),
-    ("algorithm.prox", ["--algorithm", "FedAvgFT", "--algorithm.prox=1e308"]),
-    ("algorithm.selection", ["--algorithm", "FedGen", "--algorithm.selection=null"]),
-    ("model.lr", ["--model.lr=.nan"]),
-    ("algorithm.rho", ["--algorithm.rho=.inf"]),
-    ("engine.memory_gb", ["--engine.memory_gb=.inf"]),
-    ("data.test_size", ["--data.test_size=-1"]),
+    ("algorithm.distance_bar", "null", ["--algorithm", "CDFL"]),
+    ("algorithm.prox", "1e308", ["--algorithm", "FedAvgFT"]),
+    ("algorithm.selection", "null", ["--algorithm", "FedGen"]),
+    ("algorithm.adjust_quantile", "1.5", ["--algorithm", "CCFL"]),
+    ("algorithm.server.tau", "-1", ["--algorithm", "FedYogi"]),
+    ("algorithm.trigger.sample", "0", ["--algorithm", "Fielding"]),
+    ("algorithm.rho", ".inf", []),
+    ("model.lr", ".nan", []),
+    ("model.hidden", "[1000000000]", []),
+    ("engine.memory_gb", ".inf", []),
+    ("data.test_size", "-1", []),
+    ("data.num_clients", "1000000000000", []),
+    ("data.num_clusters", "999999999", []),
+    ("trainer.accumulate_grad_batches", "soon", []),
 ]
 
 
-@pytest.mark.parametrize(("key", "flags"), [*KNOWN, *drawn(12, seed=5)], ids=lambda value: str(value)[-40:])
-def test_a_bad_setting_is_refused_by_its_key_or_harmless(key, flags):
-    what, said = outcome(key, flags)
-    assert what in (("refused",) if (key, flags) in KNOWN else ("refused", "ran")), said
+def ended(bad, capfd):
+    """How a configuration ends in this process, and what it says."""
+    flags = bad.flags()
+    code = case(bad.command, [*flags[: len(bad.base)], "--", *flags[len(bad.base) :]])
+    out, err = capfd.readouterr()
+    return Ended(code, out + err)
 
 
-def test_every_setting_of_every_method_is_tried():
-    """Made from signatures: a new method and a new setting are in it unasked."""
-    from flcluster.algorithms import CDFL, Fielding
+@pytest.mark.parametrize(("key", "value", "flags"), KNOWN, ids=lambda value: str(value)[-40:])
+def test_a_bad_setting_is_refused_by_its_key(key, value, flags, capfd):
+    from bad_configs import Bad
 
-    tried = {(flags[1], key) for key, flags in bad_configs() if flags[0] == "--algorithm"}
-    for kind in (CDFL, Fielding):
-        assert {(kind.__name__, f"algorithm.{name}") for name in (field.name for field in fields(kind))} <= tried
-    assert len(list(bad_configs())) > 3000
+    bad = Bad(key, value, (*good.TINY, *flags), ("", key), "", wrap=(f"--{key}={{}}",))
+    end = ended(bad, capfd)
+    assert end.code == 2 and told(bad, end.said) and len(end.said) < 1000, end.said
+
+
+def test_every_setting_of_every_class_is_tried():
+    """Made from signatures: a new class and a new setting are in it unasked."""
+    import flcluster.algorithms as algorithms
+    import flcluster.datamodules as data
+    import flcluster.modules as modules
+
+    cases = every()
+    tried = {(bad.kind, bad.key) for bad in cases}
+    for kind in (algorithms.CDFL, algorithms.Fielding):
+        assert {(kind.__name__, f"algorithm.{field.name}") for field in fields(kind)} <= tried
+    kinds = {kind for kind, _ in tried}
+    bases = ("Classifier", "Representation", "Partition", "SampleArrivals", "ArrivalPlan")
+    for library in (algorithms, data, modules):
+        named = {name: getattr(library, name) for name in library.__all__}
+        ours = {name for name, kind in named.items() if isinstance(kind, type) and has_settings(kind)}
+        assert not ours - kinds - {*bases}, ours - kinds
+    assert {"CSVLogger", "Trainer", "Study", "Picture", "compare", "SyntheticDevices", "ErdosRenyi"} <= kinds
+    assert len(cases) > 10_000
+
+
+def has_settings(kind):
+    """Whether a configuration can say something of a class."""
+    import inspect
+
+    from flcluster.engine.messages.classes import parameters
+
+    return not inspect.isabstract(kind) and hasattr(kind, "__init__") and bool(parameters(kind))

@@ -4,12 +4,13 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from flcluster.datamodules.sources.checks import stays_inside
 from flcluster.datamodules.traces.convert.cityscapes import cityscapes, cityscapes_frames
 from flcluster.datamodules.traces.convert.fmow import fmow
 from flcluster.datamodules.traces.convert.open_images import open_images
 from flcluster.datamodules.traces.convert.waymo import waymo
 from flcluster.datamodules.traces.manifest import ManifestLine, classes_file, write_manifest
-from flcluster.errors import UserError
+from flcluster.errors import UnwritableError, UserError
 
 Converter = Callable[[Path], tuple[list[ManifestLine], list[str]]]
 """Reads a dataset's folder; returns rows whose images are relative to that folder, and the class names."""
@@ -49,7 +50,7 @@ def convert(kind: str, source: str | Path, output: str | Path) -> Path:
     try:
         away = os.path.relpath(source.resolve(), output.parent.resolve())
         write_manifest(output, (row._replace(image=_join(away, row.image)) for row in rows), classes)
-    except OSError as error:
+    except (UnwritableError, OSError) as error:
         raise UserError(f"cannot write {output} and {classes_file(output).name} ({error})") from error
     return output
 
@@ -61,5 +62,7 @@ def _join(folder: str, image: str) -> str:
 def _check_images(source: Path, rows: Iterable[ManifestLine]) -> None:
     """Refuse to write a manifest that could not be used."""
     for image in dict.fromkeys(row.image for row in rows):
+        if not stays_inside(os.path.join(source, image), source):
+            raise UserError(f"the metadata in {source} name the image {image}, which lies outside: take it out of them")
         if not (source / image).is_file():
             raise UserError(f"the image {source / image} is missing: put it there, or take it out of the metadata")

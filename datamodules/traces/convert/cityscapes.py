@@ -1,6 +1,7 @@
 """Cityscapes as Ekya makes a classification task of it: objects cut out of the frames."""
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,8 +99,11 @@ def _listed(path: Path) -> Iterator[Crop]:
         if line == 1 and label == "class":
             continue
         try:
+            edges = [float(edge) for edge in box]
+            if int(label) < 0 or not all(map(math.isfinite, edges)):
+                raise ValueError("the class must be at least 0, and x0, y0, x1, y1 finite numbers")
             if int(label) < len(CLASSES):
-                yield _crop(image, int(index), int(label), " ".join(f"{float(edge):g}" for edge in box))
+                yield _crop(image, int(index), int(label), " ".join(f"{edge:g}" for edge in edges))
         except ValueError as error:
             raise UserError(f"{path}, line {line}: {error}") from error
 
@@ -113,8 +117,10 @@ def _annotated(source: Path, path: Path) -> Iterator[Crop]:
         for order, found in enumerate(objects):
             if found["label"] in CLASSES:
                 x, y = zip(*found["polygon"], strict=True)
+                if not all(map(math.isfinite, (*x, *y))):
+                    raise ValueError(f"object {order} has a corner that is no finite number")
                 if max(x) - min(x) > SMALLEST and max(y) - min(y) > SMALLEST:
                     box = f"{min(x)} {min(y)} {max(x)} {max(y)}"
                     yield _crop(image.as_posix(), order, CLASSES.index(found["label"]), box)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise UserError(f"{path} is no annotation of Cityscapes ({error!r})") from error

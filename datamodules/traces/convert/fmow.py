@@ -1,7 +1,7 @@
 """Functional Map of the World: one client a UTM zone, days from 2015 on (FIELDING's setting)."""
 
 import json
-import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,9 @@ START = np.datetime64("2015-01-01")
 
 BANDS = "CDEFGHJKLMNPQRSTUVWX"
 """Letters of the latitude bands, 8 degrees each from 80 degrees south."""
+
+
+_ZONE = re.compile(r"([1-9]|[1-5]\d|60)[C-HJ-NP-X]")
 
 
 def fmow(source: Path) -> tuple[list[ManifestLine], list[str]]:
@@ -65,8 +68,8 @@ def _wilds(table: Path) -> Iterator[ManifestLine]:
             continue
         try:
             latitude, longitude = map(float, place)
-            if not category or not (math.isfinite(latitude) and math.isfinite(longitude)):
-                raise ValueError("category, lat and lon must be given")
+            if not category or not (abs(latitude) <= 90 and abs(longitude) <= 180):
+                raise ValueError("category, lat (-90 to 90) and lon (-180 to 180) must be given")
             parse_date(timestamp)
         except ValueError as error:
             raise UserError(f"{table}, line {line}: {error}") from error
@@ -80,8 +83,10 @@ def _place(source: Path, path: Path) -> Iterator[ManifestLine]:
         boxes: list[dict[str, Any]] = held["bounding_boxes"]
         found = [box["category"] for box in (boxes if isinstance(boxes, list) else [boxes])]
         parse_date(held["timestamp"])
-        image, zone = path.with_suffix(".jpg").relative_to(source).as_posix(), str(held["utm"]).strip().upper()
+        image, zone = path.with_suffix(".jpg").relative_to(source).as_posix(), held["utm"].strip().upper()
+        if not all(isinstance(category, str) and category for category in found) or not _ZONE.fullmatch(zone):
+            raise ValueError(f"categories must be words, and utm a zone such as 31U, not {held['utm']!r}")
         for category in [category for category in found if category != "false_detection"][:1]:
             yield ManifestLine(image, category, zone, held["timestamp"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path} is no metadata of fMoW with timestamp, utm and a category ({error!r})") from error

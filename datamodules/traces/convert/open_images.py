@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from pathlib import Path
 
+from flcluster.datamodules.sources.checks import whole_number
 from flcluster.datamodules.traces.manifest import ManifestLine, read_csv
 from flcluster.errors import UserError
 
@@ -31,8 +32,8 @@ def open_images(source: Path) -> tuple[list[ManifestLine], list[str]]:
     counts: Counter[int] = Counter()
     names: dict[int, str] = {}
     for line, (_, _, name, label) in read_csv(path, COLUMNS):
-        if not label.isdecimal():
-            raise UserError(f"{path}, line {line}: the label_id {label!r} is no number from 0")
+        if whole_number(label) is None:
+            raise UserError(f"{path}, line {line}: the label_id {label!r} is no whole number from 0")
         counts[int(label)] += 1
         names.setdefault(int(label), name)
     top = sorted(sorted(counts, key=lambda label: (-counts[label], label))[:TOP])

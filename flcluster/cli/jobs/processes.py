@@ -17,6 +17,7 @@ from flcluster.cli.program import program
 from flcluster.comparison.turns import Turns
 from flcluster.engine.arguments import option
 from flcluster.engine.process import SIGNALS
+from flcluster.engine.threads import SHARE
 from flcluster.errors import BusyError, UserError
 from flcluster.files import run_folder
 
@@ -94,10 +95,9 @@ def begin(run_dir: Path, arguments: list[str], at_once: int = 1) -> "subprocess.
     command = [*program(), *fit_arguments(run_dir, arguments)]
     if at_once == 1:
         return subprocess.Popen(command)
-    threads = os.environ.get("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // at_once)))
     said_in(run_dir).parent.mkdir(parents=True, exist_ok=True)
     with said_in(run_dir).open("a") as file:  # another command may be writing there, of the same run
-        return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": threads}, stdout=file, stderr=file)
+        return subprocess.Popen(command, env={**os.environ, SHARE: str(at_once)}, stdout=file, stderr=file)
 
 
 def said_in(run_dir: Path) -> Path:

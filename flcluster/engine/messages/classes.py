@@ -7,6 +7,7 @@ from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
+import yaml
 from jsonargparse import ArgumentError, ArgumentParser
 
 PLAIN = (int, float, str, bool, bytes, complex, dict, list, tuple, set, NoneType)
@@ -50,6 +51,8 @@ def known(kinds: list[type]) -> dict[str, type]:
 def imported(path: str) -> Any:
     """Return what a dotted path names; raises ImportError or AttributeError."""
     module, _, name = path.rpartition(".")
+    if not all(part.isidentifier() for part in path.split(".")) or not module:
+        raise ImportError(f"{path!r} is no dotted path of a class")
     try:
         return getattr(import_module(module), name)
     except ModuleNotFoundError:
@@ -92,11 +95,21 @@ def accepts(hint: Any, value: Any, as_text: bool) -> bool:
     try:
         if as_text:
             parser.parse_args([f"--it={value}"])
-        else:
-            parser.parse_object({"it": value})
+            value = from_yaml(value)
+            if not isinstance(value, list | dict):
+                return True
+        parser.parse_object({"it": value})
     except (ArgumentError, TypeError, ValueError):
         return False
     return True
+
+
+def from_yaml(text: Any) -> Any:
+    """Return what text of a command line says as YAML; the text itself if it is none."""
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, AttributeError, ValueError):
+        return text
 
 
 def settings_of(value: Any) -> tuple[str | None, Mapping[str, Any]] | None:

@@ -11,6 +11,7 @@ from flcluster.engine.messages.classes import (
     actions,
     bases,
     classes_in,
+    from_yaml,
     imported,
     known,
     parameters,
@@ -83,16 +84,20 @@ class Looking:
     def _value(self, here: str, value: Any, hint: Any, flag: bool) -> Iterator[str]:
         """Look at a value: a class and its settings, a list of such, or something plain."""
         kinds = bases(hint)
+        if flag and kinds and isinstance(value, str) and value[:1] in ("[", "{"):
+            value, flag = from_yaml(value), False
         if not kinds or value is None:
             yield from self._plain(here, value, hint, flag)
         elif isinstance(value, list):
             for at, each in enumerate(value):
                 yield from self._value(f"{here}[{at}]", each, hint, False)
+            if not any(isinstance(each, Mapping | str) for each in value):
+                yield from self._plain(here, value, hint, flag)
         elif (told := settings_of(value)) is not None:
             name, settings = told
             if name is not None:
-                if flag and (name[:1] in "[{" or name in ("null", "")):
-                    return  # written as YAML
+                if flag and name in ("null", ""):
+                    return
                 found = self._class(here, name, kinds)
                 if isinstance(found, str):
                     yield from () if accepts(hint, value, flag) else (found,)

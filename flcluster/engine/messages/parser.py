@@ -1,5 +1,6 @@
 """The parser of a run's settings: jsonargparse's, but what it refuses is one line that one can act on."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -70,12 +71,21 @@ def absent(given: Source) -> str | None:
     return f"{', '.join(names)} not given: add a --config that names them, or {flags}{told}" if names else None
 
 
+KEY, KIND = r'Parser key "([^"]+)":', r"Problem with given class_path '([^']+)':"
+"""What a parser says before what is wrong, once for each level: a key, and the class whose settings come next."""
+
+
 def plainer(message: str) -> str:
-    """Return what a parser says in one line, without the types that it tried.
+    """Return what a parser says in one line, by the whole key and without the types and values that it tried.
 
     >>> plainer('Parser key "x":\\n  Does not validate against any of the Union subtypes\\n  Errors:\\n    - no x')
-    'Parser key "x": no x'
+    'x: no x'
     """
-    dull = ("Does not validate", "Subtypes:", "Errors:", "Expected a <class 'NoneType'>", "Given value type:")
+    dull = ("Does not validate", "Subtypes:", "Errors:", "Expected a <class 'NoneType'>", "Import path", "Note that")
     lines = [line.strip(" -") for line in message.splitlines()]
-    return " ".join(line for line in lines if line and not line.startswith(dull))
+    whole = " ".join(line for line in lines if line and not line.startswith(dull)).partition("Given value")[0].strip()
+    keys, kinds = re.findall(KEY, whole), re.findall(KIND, whole)
+    rest = re.sub(f"^.*(?:{KEY}|{KIND})", "", whole).strip()
+    if kinds and (absent := re.fullmatch(r"the following arguments are required: (\w+).*", rest)):
+        keys, rest = [*keys, absent[1]], f"{kinds[-1].rpartition('.')[2]} needs a value there"
+    return f"{'.'.join(keys)}: {rest}" if keys else whole

@@ -5,9 +5,12 @@ import inspect
 import math
 from collections.abc import Mapping
 from types import NoneType
-from typing import Any
+from typing import Any, get_type_hints
 
-from flcluster.engine.messages.classes import imported, leaves, parameters
+from lightning import Trainer
+
+from flcluster.engine.messages.classes import accepts, imported, leaves, parameters
+from flcluster.engine.messages.words import in_words
 from flcluster.errors import UserError
 
 LINKED = ("model.num_classes", "model.input_shape", "data.seed")
@@ -15,6 +18,9 @@ LINKED = ("model.num_classes", "model.input_shape", "data.seed")
 
 LARGEST = 3.4e38
 """The largest number that a model's weights can hold."""
+
+MOST = 999_999_999
+"""The largest whole number that anything is counted by: what is larger takes all memory, or all time."""
 
 
 def refuse_unfit(key: str, part: Any) -> None:
@@ -24,15 +30,21 @@ def refuse_unfit(key: str, part: Any) -> None:
         key: What the part is called, e.g. ``algorithm``.
         part: ``{"class_path": …, "init_args": {…}}``; anything else has no settings to look at.
     """
+    for at, each in enumerate(part) if isinstance(part, list) else ():
+        refuse_unfit(f"{key}[{at}]", each)
     if not (isinstance(part, Mapping) and isinstance(part.get("class_path"), str)):
         return
-    kind = imported(part["class_path"])
+    try:
+        kind = imported(part["class_path"])
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"{key}: {part['class_path']} cannot be imported ({error})") from error
     hints, infinite = parameters(kind), getattr(kind, "may_be_infinite", ())
     for name, value in (part.get("init_args") or {}).items():
         where = f"{key}.{name}"
         if value is None and where not in LINKED and not _may_be_null(kind, name, hints.get(name)):
             raise UserError(f"{where} is null, and {kind.__name__} needs a value there: leave it out for the default")
-        refuse_number(where, value, name in infinite)
+        if where not in LINKED:
+            refuse_number(where, value, name in infinite)
         for at, each in enumerate(value) if isinstance(value, list | tuple) else [("", value)]:
             refuse_unfit(where if at == "" else f"{where}[{at}]", each)
 
@@ -49,6 +61,8 @@ def refuse_number(key: str, value: Any, infinite: bool = False) -> None:
     if isinstance(value, list | tuple):
         for each in value:
             refuse_number(key, each, infinite)
+    if type(value) is int and abs(value) > MOST and not infinite:
+        raise UserError(f"{key} is {value}, which is more than any run can have ({MOST})")
     if not isinstance(value, float) or (math.isinf(value) and infinite):
         return
     if not math.isfinite(value):
@@ -66,6 +80,15 @@ def refuse_fields(key: str, made: Any) -> None:
         value = getattr(made, field.name)
         refuse_number(f"{key}.{field.name}", value, field.name in infinite)
         refuse_fields(f"{key}.{field.name}", value)
+
+
+def refuse_trainer(arguments: Mapping[str, Any]) -> None:
+    """Refuse arguments of the Trainer of local trainings that are of another type than it takes, by their keys."""
+    hints = get_type_hints(Trainer.__init__) if arguments else {}
+    for name, value in arguments.items():
+        refuse_number(f"trainer.{name}", value)
+        if name in hints and not accepts(hints[name], value, as_text=False):
+            raise UserError(f"trainer.{name} must be {in_words(hints[name])}, got {value!r}")
 
 
 def _may_be_null(kind: type, name: str, hint: Any) -> bool:

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from flcluster.data import View
+from flcluster.federation.flat.evaluating import EVAL_BATCH
 from flcluster.federation.together.batches import batch_for, rows_for
 from flcluster.federation.together.stack import Stack
-from flcluster.federation.worker import EVAL_BATCH, Worker
+from flcluster.federation.worker import Worker
 
 
 def on_one(stack: Stack, worker: Worker, rows: Sequence[Tensor], view: View) -> Tensor:

@@ -52,7 +52,7 @@ class Watched:
             runs = [run for folder in self._directories() if (run := load_running(folder)) is not None]
             if runs:
                 return content(sorted(runs, key=lambda run: str(run.path)))
-            lines = [f"{path} has no numbers yet." for path in self.paths]
+            lines = [f"{path} {'has no numbers' if path.exists() else 'is not there'} yet." for path in self.paths]
         except (UserError, OSError, ValueError) as error:  # a file may be read as it is being written
             lines = [str(error)]
         block = {"kind": "notes", "title": "", "lines": lines}
@@ -116,9 +116,9 @@ class Handler(BaseHTTPRequestHandler):
 
 def server(paths: Sequence[Path], host: str = "127.0.0.1", port: int = 0) -> ThreadingHTTPServer:
     """Return a server of the page of some directories, bound but not yet serving."""
-    missing = [path for path in paths if not path.is_dir()]
-    if missing:
-        raise UserError(f"{missing[0]} is not a directory: give a run's directory, or a folder that holds some")
+    wrong = [path for path in paths if path.exists() and not path.is_dir()]
+    if wrong:
+        raise UserError(f"{wrong[0]} is not a directory: give a run's directory, or a folder that holds some")
     hosts = frozenset(LOOPBACK) if host in LOOPBACK else None
     handler = type("WatchHandler", (Handler,), {"watched": Watched(paths), "hosts": hosts})
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -1,11 +1,13 @@
 """What is refused in a study file although each of its keys is right: names, files and columns that do not fit."""
 
 import argparse
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from flcluster.engine.messages.parser import plainer
 from flcluster.errors import UserError
 from flcluster.files import refuse_alike
 from flcluster.report.paper_tables import list_tables
@@ -24,8 +26,10 @@ def named(where: str) -> Iterator[None]:
     """Say where a mistake is."""
     try:
         yield
-    except (UserError, argparse.ArgumentError) as error:
+    except UserError as error:
         raise UserError(f"{where}: {error}") from None
+    except argparse.ArgumentError as error:
+        raise UserError(f"{where}: {plainer(str(error))}") from None
 
 
 def check(study: "Study") -> None:
@@ -48,6 +52,9 @@ def check(study: "Study") -> None:
         raise UserError("figures: target: true needs a target; add target: VARIANT")
     if unknown := [name for name in study.paper if name not in list_tables()]:
         raise UserError(f"paper: there is no table {', '.join(unknown)}; choose of {', '.join(list_tables())}")
+    for at, picture in enumerate(study.figures):
+        if picture.file and not re.fullmatch(r"[\w ()+,=-][\w ().+,=-]{0,150}", picture.file):
+            raise UserError(f"figures[{at}].file must be a plain file name without its ending, got {picture.file!r}")
     names = [picture.name for picture in study.figures]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(f"figures: {', '.join(twice)} would be written twice; give each figure a file: NAME of its own")

@@ -153,6 +153,7 @@ def _parsed(tree: Any) -> dict[str, Any]:
 def _in_full(picture: Any) -> Any:
     if not isinstance(picture, dict):
         raise UserError(f"figures: each must be a mapping with a kind, got {picture!r}")
+    picture = {name: value for name, value in picture.items() if value is not None}
     return {**picture, **{name: as_list(picture[name]) for name in ("of", "groups") if name in picture}}
 
 

@@ -13,8 +13,9 @@ from flcluster.algorithms.drift.representations import Gradient, InputEmbedding,
 from flcluster.clustering.points import shares, unit
 from flcluster.data import View
 from flcluster.errors import UserError
+from flcluster.federation.flat.evaluating import EVAL_BATCH
 from flcluster.federation.layout import Layout
-from flcluster.federation.worker import EVAL_BATCH, Worker
+from flcluster.federation.worker import Worker
 from flcluster.modules import CNN
 
 SEED = 11

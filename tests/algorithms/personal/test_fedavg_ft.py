@@ -208,7 +208,7 @@ def test_a_run_on_digits_learns_and_resumes_bit_for_bit(resumed):
     def nobody_has_a_model_of_its_own():
         for what in ("--client", "--cluster"):
             assert main(["export", "cut", what, "0", "--output", f"{what[2:]}.ckpt"]) == 0
-        weights = [torch.load(f"{what}.ckpt")["state_dict"] for what in ("client", "cluster")]
+        weights = [torch.load(f"{what}.ckpt", weights_only=True)["state_dict"] for what in ("client", "cluster")]
         assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
     settings = {"seed_everything": 1, "data.num_clients": 7, "data.limit": 500, "data.dropouts": [1, 6]}

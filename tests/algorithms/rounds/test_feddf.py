@@ -13,8 +13,8 @@ from flcluster.data import View
 from flcluster.datamodules import SkewedDigits
 from flcluster.engine.run import make_loop
 from flcluster.errors import UserError
+from flcluster.federation.flat.evaluating import accuracy
 from flcluster.federation.jobs import Trained
-from flcluster.federation.worker import accuracy
 from flcluster.modules import MLP
 from flcluster.seeds import rng
 

@@ -14,6 +14,7 @@ from flcluster.algorithms.uploads.estimation import (
     staleness_factor,
     update_ratios,
 )
+from flcluster.algorithms.uploads.history import History
 
 EXAMPLES = settings(deadline=None, max_examples=50, database=None)
 PAPER = {"beta0": 0.025, "a": 10.0, "b": 5.0}
@@ -214,53 +215,58 @@ def ramp(entries, K=1):
     return torch.arange(entries, dtype=torch.float64)[:, None, None].expand(entries, K, 3).clone()
 
 
+def passing(history, values, *options, **more):
+    """What the filter says of a history that is told as a tensor."""
+    return passes_filter(History.of(history), values, *options, **more)
+
+
 def test_filter_by_hand():
     """Of 0..40 the 70th percentile sits at position .7 * 40 = 28: 28.5 exceeds it, 27.5 does not."""
     history = ramp(41, K=2)
     values = torch.tensor([[27.5, 27.5, 27.5], [28.5, 28.5, 28.5]], dtype=torch.float64)
-    assert passes_filter(history, values).tolist() == [True, False]
+    assert passing(history, values).tolist() == [True, False]
 
 
 def test_filter_interpolates():
     """Of 0..21 the 70th percentile sits at .7 * 21 = 14.7: not 14 (lower), 15 (higher), 14.5 (midpoint)."""
     values = torch.tensor([[14.69] * 3, [14.71] * 3], dtype=torch.float64)
-    assert passes_filter(ramp(22, K=2), values).tolist() == [True, False]
+    assert passing(ramp(22, K=2), values).tolist() == [True, False]
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_any_of_the_three_refuses(which):
     values = torch.zeros(2, 3, dtype=torch.float64)
     values[1, which] = 100.0
-    assert passes_filter(ramp(41, K=2), values).tolist() == [True, False]
+    assert passing(ramp(41, K=2), values).tolist() == [True, False]
 
 
 def test_equal_to_the_percentile_passes():
     history = torch.full((30, 2, 3), 5.0, dtype=torch.float64)
     values = torch.full((2, 3), 5.0, dtype=torch.float64)
     values[1, 0] = np.nextafter(5.0, 6.0)
-    assert passes_filter(history, values).tolist() == [True, False]
+    assert passing(history, values).tolist() == [True, False]
 
 
 def test_each_cluster_and_value_has_its_own_history():
     """Every history is 0..40 in its own scale, with its 70th percentile at 28 scales: 27 passes, any 29 refuses."""
     scale = torch.tensor([[1.0, 10.0, 100.0], [1000.0, 10000.0, 100000.0]], dtype=torch.float64)
     history = ramp(41, K=2) * scale
-    assert passes_filter(history, 27 * scale).tolist() == [True, True]
+    assert passing(history, 27 * scale).tolist() == [True, True]
     for k in range(2):
         for value in range(3):
             values = 27 * scale
             values[k, value] = 29 * scale[k, value]
-            assert passes_filter(history, values).tolist() == [k != 0, k != 1]
+            assert passing(history, values).tolist() == [k != 0, k != 1]
 
 
 def test_filter_needs_twenty_entries():
     values = torch.full((2, 3), 1e9, dtype=torch.float64)
-    assert passes_filter(ramp(19, K=2), values).tolist() == [True, True]
-    assert passes_filter(ramp(20, K=2), values).tolist() == [False, False]
+    assert passing(ramp(19, K=2), values).tolist() == [True, True]
+    assert passing(ramp(20, K=2), values).tolist() == [False, False]
 
 
 def test_filter_with_an_empty_history_passes():
-    passes = passes_filter(torch.zeros(0, 3, 3, dtype=torch.float64), torch.ones(3, 3, dtype=torch.float64))
+    passes = passing(torch.zeros(0, 3, 3, dtype=torch.float64), torch.ones(3, 3, dtype=torch.float64))
     assert passes.dtype == torch.bool
     assert passes.tolist() == [True, True, True]
 
@@ -269,9 +275,9 @@ def test_filter_options():
     """0..4: the median is 2, the maximum 4."""
     values = torch.tensor([[1.9] * 3, [2.1] * 3, [4.1] * 3], dtype=torch.float64)
     history = ramp(5, K=3)
-    assert passes_filter(history, values, quantile=0.5, min_entries=5).tolist() == [True, False, False]
-    assert passes_filter(history, values, quantile=1.0, min_entries=5).tolist() == [True, True, False]
-    assert passes_filter(history, values, quantile=0.5, min_entries=6).tolist() == [True, True, True]
+    assert passing(history, values, quantile=0.5, min_entries=5).tolist() == [True, False, False]
+    assert passing(history, values, quantile=1.0, min_entries=5).tolist() == [True, True, False]
+    assert passing(history, values, quantile=0.5, min_entries=6).tolist() == [True, True, True]
 
 
 @EXAMPLES
@@ -286,7 +292,7 @@ def test_filter_follows_numpy_quantile(entries, K, quantile, seed):
         for i in range(3):
             refused = refused or values[k, i] > np.quantile(history[:, k, i], quantile)
         expected.append(entries < 20 or not refused)
-    passes = passes_filter(torch.from_numpy(history), torch.from_numpy(values), quantile)
+    passes = passing(torch.from_numpy(history), torch.from_numpy(values), quantile)
     assert passes.dtype == torch.bool
     assert passes.tolist() == expected
 
@@ -295,5 +301,5 @@ def test_share_that_passes_when_the_three_are_independent():
     """.7^3 = 34.3 % for independent values; 2,000 clusters: standard deviation .011, so within .04."""
     generator = torch.Generator().manual_seed(0)
     history = torch.rand(200, 2000, 3, generator=generator)
-    passes = passes_filter(history, torch.rand(2000, 3, generator=generator))
+    passes = passing(history, torch.rand(2000, 3, generator=generator))
     assert abs(passes.double().mean().item() - 0.343) < 0.04

@@ -181,7 +181,7 @@ def test_names_are_those_of_the_papers():
         (RotatedFashionMNIST, "FashionMNIST/raw/train-images-idx3-ubyte"),
         (RotatedEMNIST, "EMNIST/raw/emnist-balanced-test-labels-idx1-ubyte"),
         (RotatedCIFAR10, "cifar-10-batches-py/data_batch_5"),
-        (RotatedCIFAR100, "cifar-100-python/meta"),
+        (RotatedCIFAR100, "cifar-100-python/test"),
     ],
 )
 def test_missing_files_are_named(cls, file, tmp_path):
@@ -202,7 +202,7 @@ def test_a_truncated_file_is_called_broken(write_mnist, tmp_path):
     write_mnist("MNIST")
     path = tmp_path / "MNIST/raw/train-images-idx3-ubyte"
     path.write_bytes(path.read_bytes()[:-50])
-    with pytest.raises(UserError, match=r"MNIST in .* cannot be read"):
+    with pytest.raises(UserError, match=r"train-images-idx3-ubyte is broken: .* 60 x 28 x 28 bytes, but 46990"):
         RotatedMNIST(root=tmp_path, **SMALL).setup()
 
 
@@ -211,7 +211,7 @@ def test_a_wrong_checksum_is_called_broken(tmp_path):
     folder.mkdir()
     for name in ("train", "test", "meta"):
         (folder / name).write_bytes(b"x")
-    with pytest.raises(UserError, match=r"CIFAR100 in .* cannot be read"):
+    with pytest.raises(UserError, match=r"cifar-100-python/train is not the file that was published \(MD5 9dd4e461"):
         RotatedCIFAR100(root=tmp_path).setup()
 
 

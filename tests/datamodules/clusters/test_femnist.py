@@ -199,14 +199,16 @@ IMAGE = [0.5] * 784
     ("content", "reason"),
     [
         ('{"users": ["a"', "JSONDecodeError"),
-        ("[]", "TypeError"),
+        ("[]", "AttributeError"),
         ("{}", "KeyError: 'users'"),
         ({"users": ["a"], "user_data": {}}, "KeyError: 'a'"),
         ({"users": ["a"], "user_data": {"a": {"x": [IMAGE]}}}, "KeyError: 'y'"),
-        ({"users": ["a"], "user_data": {"a": {"x": [IMAGE], "y": [1, 2]}}}, "1 images but 2 labels"),
-        ({"users": ["a"], "user_data": {"a": {"x": [IMAGE[1:]], "y": [1]}}}, "reshape"),
-        ({"users": ["a"], "user_data": {"a": {"x": [[200.0] * 784], "y": [1]}}}, r"pixels must be in \[0, 1\]"),
-        ({"users": ["a"], "user_data": {"a": {"x": [IMAGE], "y": [62]}}}, r"labels in 0..61"),
+        ({"users": ["a"], "user_data": {"a": {"x": [IMAGE], "y": [1, 2]}}}, "writer a: .*1 images, 2 labels"),
+        ({"users": ["a"], "user_data": {"a": {"x": [IMAGE[1:]], "y": [1]}}}, "each image must be 784 numbers"),
+        ({"users": ["a"], "user_data": {"a": {"x": [[200.0] * 784], "y": [1]}}}, r"sample 0 .*pixels in \[0, 1\]"),
+        ({"users": ["a"], "num_samples": [2], "user_data": {"a": {"x": [IMAGE], "y": [1]}}}, "2 told of"),
+        ({"users": ["a"], "user_data": {"a": {"x": [IMAGE], "y": [1.5]}}}, "its label a whole one"),
+        ({"users": ["a"], "user_data": {"a": {"x": [IMAGE], "y": [62]}}}, r"sample 0 .* has the label 62 .*0..61"),
     ],
 )
 def test_broken_files_are_named(content, reason, written, tmp_path):

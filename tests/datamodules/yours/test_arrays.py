@@ -187,6 +187,13 @@ def test_a_mapped_array_is_never_read_whole(tmp_path):
         ({"test": (np.ones((2, 2)), [0, 1])}, "data.test must be"),
         ({"test": 1.0}, "data.test_share is 1.0"),
         ({"test": 0.6, "val_share": 0.4}, "leave nothing"),
+        ({"test": (np.ones((2, 3)), [0, 1], [0, 1])}, "data.test has the shape (2, 3)"),
+        ({"test": (np.ones((2, 2)), [0, 7], [0, 1])}, "data.test: sample 1 (counted from 0) is of the class 7"),
+        ({"x": np.full((12, 2), np.nan)}, "data.x: row 0 (counted from 0) has a value that is not finite"),
+        ({"x": np.full((12, 2), None)}, "data.x holds object: numbers are needed"),
+        ({"y": np.array([0.5] * 11 + [np.inf])}, "data.y: row 11 (counted from 0)"),
+        ({"y": [0] * 11 + [-1]}, "data.y: the label of sample 11 (counted from 0) is -1"),
+        ({"y": [0] * 11 + [10**12]}, "data.y: the label 1000000000000 would make"),
         ({"num_clients": 3}, "only 2 natural owners"),
         ({"num_clients": 0}, "data.num_clients must be at least 1"),
         ({"proxy_size": 50}, "data.proxy_size is 50"),
@@ -197,3 +204,13 @@ def test_what_cannot_be_is_told(change, told):
     with pytest.raises(UserError) as caught:
         from_arrays(**{"x": x, "y": y, "clients": [0, 1] * 6, **change}).setup()
     assert told in str(caught.value)
+
+
+def test_a_mapped_array_is_searched_for_nan_as_it_is_read(tmp_path):
+    rows = np.ones((12, 2), np.float32)
+    rows[7, 1] = np.nan
+    np.save(tmp_path / "x.npy", rows)
+    data = from_arrays(np.load(tmp_path / "x.npy", mmap_mode="r"), np.arange(12) % 2, clients=[0] * 12, test=0.0)
+    data.setup()
+    with pytest.raises(UserError, match=r"data\.x \(.*x\.npy\): row 7 \(counted from 0\)"):
+        data.shard(0).train.tensors()

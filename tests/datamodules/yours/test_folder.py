@@ -115,7 +115,9 @@ def test_a_class_without_test_images_keeps_the_others_in_place(tmp_path):
         ({"root": "nowhere"}, "there is no folder"),
         ({"mean": None}, "go together"),
         ({"std": (1.0, 1.0, 0.0)}, "every value must be above 0"),
-        ({"clients": "x"}, "finds no client in"),
+        ({"clients": "(x)"}, "finds no client in"),
+        ({"clients": "x"}, "has no group"),
+        ({"clients": "(x"}, "is no regular expression"),
         ({"partition": None}, "data.partition is missing"),
     ],
 )

@@ -50,7 +50,9 @@ def test_a_number_to_predict(tmp_path):
     assert data.num_classes == 0 and sorted(y.tolist()) == [i / 4 for i in range(60)] and y.dtype == torch.float32
     with pytest.raises(UserError, match="divides by class labels"):
         CSVDataModule(tmp_path / "t.csv", "price", task="regression", partition=Dirichlet()).setup()
-    with pytest.raises(UserError, match="no number"):
+    with pytest.raises(
+        UserError, match=r"t.csv, line 2: 'red' in the column 'colour' is no finite number: data.task is regression"
+    ):
         CSVDataModule(tmp_path / "t.csv", "colour", task="regression", partition=IID()).setup()
 
 
@@ -82,7 +84,15 @@ def test_classes_that_are_numbers_are_in_their_order(tmp_path):
     [
         ("a,b\n1,2\n", {"label": "c"}, "has no column 'c'; it has a, b"),
         ("a,b\n1,2\n", {"drop": ["d"]}, "has no column 'd'"),
-        ("a,b\n1,2\n3\n", {}, "row 3 has 1 cells"),
+        ("a,b\n1,2\n3\n", {}, "line 3: 1 cells, but the heading has 2"),
+        ("a,b\n1,2\nsoon,2\n", {}, "line 3: 'soon' in the column 'a' is no finite number"),
+        ("a,b\n1,2\nnan,2\n", {}, "line 3: 'nan' in the column 'a' is no finite number"),
+        ("a,b\n1,2\n\n1e39,2\n", {}, "line 4: '1e39' in the column 'a' is no finite number"),
+        ("a,b\n1,2\n3,soon\n", {}, "line 3: 'soon' in the column 'b' is no whole number, but other labels are"),
+        ("a,b\n1,2\n3,\n", {}, "line 3: '' in the column 'b' is empty"),
+        ("a,a,b\n1,2,3\n", {}, "has the column 'a' more than once"),
+        ("a,b\n", {}, "is empty"),
+        ("a,b\n1,\0\n", {}, "line 2: a character of value 0 is not text in UTF-8"),
         ("", {}, "is empty"),
         ("b\n1\n", {}, "no column besides"),
         ("a,b\n1,2\n", {"path": "gone.csv"}, "gone.csv cannot be read"),
@@ -93,3 +103,23 @@ def test_what_cannot_be_read_is_told(text, change, told, tmp_path):
     with pytest.raises(UserError) as caught:
         CSVDataModule(**{"path": tmp_path / "t.csv", "label": "b", "partition": IID(), **change}).setup()
     assert told in str(caught.value)
+
+
+def test_a_column_of_words_may_look_like_numbers(tmp_path):
+    (tmp_path / "t.csv").write_text("zip,b\n8001,1\nWC2,1\n8001,2\n8004,2\n")
+    data = CSVDataModule(tmp_path / "t.csv", "b", partition=IID(), num_clients=1, words=["zip"], test_share=0.0)
+    data.setup()
+    assert data.columns == ("zip=8001", "zip=8004", "zip=WC2")
+
+
+def test_a_class_that_only_the_test_file_has_is_refused(tmp_path):
+    train, test = write(tmp_path / "t.csv"), write(tmp_path / "u.csv", 24, first=60)
+    test.write_text(test.read_text().replace(",no,", ",maybe,", 1))
+    with pytest.raises(UserError, match=r"u.csv, line 3: 'maybe' in the column 'kind' is a class that no row of train"):
+        CSVDataModule(train, "kind", clients="who", test_path=test).setup()
+
+
+def test_a_file_in_another_encoding_is_refused_by_its_line(tmp_path):
+    (tmp_path / "t.csv").write_bytes("a,b\n1,2\nÄrger,2\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"t.csv, line 3: the byte 0xc4 is not text in UTF-8"):
+        CSVDataModule(tmp_path / "t.csv", "b", partition=IID()).setup()

@@ -105,7 +105,9 @@ def test_a_clients_model_is_that_of_its_cluster():
     label = int(content["loop"]["state"]["labels"][5])
     assert main(["export", "a", "--client", "5"]) == 0
     assert main(["export", "a", "--cluster", str(label)]) == 0
-    mine, its = (torch.load(f"a/{name}.ckpt")["state_dict"] for name in ("client5", f"cluster{label}"))
+    mine, its = (
+        torch.load(f"a/{name}.ckpt", weights_only=True)["state_dict"] for name in ("client5", f"cluster{label}")
+    )
     assert all(torch.equal(mine[name], its[name]) for name in its)
     assert main(["export", "a", "--client", "12"]) == 2
 

@@ -29,7 +29,7 @@ print(processes.run_all(Path("out"), [(name, sys.argv[1:2]) for name in "abcd"],
 RUN = """
 import json, sys, time
 from pathlib import Path
-from flcluster.engine.lock import held
+from flcluster.engine.processes.lock import held
 from flcluster.errors import BusyError
 here = Path(sys.argv[sys.argv.index("--run_dir") + 1])
 try:

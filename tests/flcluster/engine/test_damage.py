@@ -144,7 +144,7 @@ def test_auto_goes_on_if_there_is_something_to_go_on_from(capsys):
 
 
 def test_a_second_process_on_the_same_directory_is_refused(cut, capsys):
-    from flcluster.engine.lock import held
+    from flcluster.engine.processes.lock import held
 
     before = numbers("cut")
     with held(cut):

@@ -97,7 +97,9 @@ def test_the_command_writes_a_table_or_any_structure(run, capsys):
     assert list(rows[0])[:4] == ["sample", "class", "class_name", "probabilities_0"]
     np.testing.assert_allclose([float(row["logits_9"]) for row in rows], logits[:, 9], rtol=1e-5)
     assert main(["predict", "run", "--cluster", "1", "--output", "found.pt"]) == 0
-    torch.testing.assert_close(torch.load("found.pt")["logits"], truth(run, data.cluster_test(1), cluster=1))
+    torch.testing.assert_close(
+        torch.load("found.pt", weights_only=True)["logits"], truth(run, data.cluster_test(1), cluster=1)
+    )
 
 
 @pytest.mark.parametrize(

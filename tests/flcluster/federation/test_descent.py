@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from flcluster.federation.descent import descend
+from flcluster.federation.descent import descend, mean_of
 
 CPU = torch.device("cpu")
 
@@ -29,10 +29,21 @@ def test_two_steps_down_a_square_by_hand():
         value.backward()
         optimiser.step()
 
-    assert descend(batches(), loss, step, CPU) == (2.5, 2)
+    losses = descend(batches(), loss, step, CPU)
+    assert losses.tolist() == [4.0, 1.0] and not losses.requires_grad
+    assert mean_of(losses) == 2.5
     assert weight.item() == 1.5
     assert log == ["batch 3.0", "loss at 1.0", "step from 4.0", "batch 1.0", "loss at 2.0", "step from 1.0"]
 
 
 def test_without_batches_there_is_no_loss():
-    assert descend([], lambda batch: 1 / 0, lambda value: 1 / 0, CPU) == (0.0, 0)
+    losses = descend([], lambda batch: 1 / 0, lambda value: 1 / 0, CPU)
+    assert len(losses) == 0
+    assert mean_of(losses) == 0.0
+
+
+def test_losses_are_added_up_one_after_the_other_in_single_precision():
+    """As a sum on the device would: 2²⁴ + 1 is 2²⁴ there, so that the order counts."""
+    losses = torch.tensor([2.0**24, 1.0, 1.0, 1.0])
+    assert mean_of(losses) == 2.0**22
+    assert mean_of(losses.flip(0)) == (2.0**24 + 4) / 4  # 3 + 2²⁴ is rounded to even

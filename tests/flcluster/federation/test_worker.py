@@ -12,9 +12,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from flcluster.errors import UserError
+from flcluster.federation.flat.evaluating import EVAL_BATCH
 from flcluster.federation.jobs import Job, samples_processed
 from flcluster.federation.layout import Layout
-from flcluster.federation.worker import EVAL_BATCH, Worker
+from flcluster.federation.worker import Worker
 from flcluster.modules import CNN
 from flcluster.seeds import rng
 

@@ -111,7 +111,7 @@ def test_the_command_reads_it_and_methods_are_tested_against_each_other(capsys):
 
 def test_it_leaves_runs_to_others_and_waits_for_them(monkeypatch, capsys):
     monkeypatch.setattr(turns, "POLL", 0.05)
-    hold = "import sys, time\nfrom pathlib import Path\nfrom flcluster.engine.lock import held\n"
+    hold = "import sys, time\nfrom pathlib import Path\nfrom flcluster.engine.processes.lock import held\n"
     hold += "with held(Path('out/first')):\n    print('mine', flush=True)\n    time.sleep(60)"
     environment = {**os.environ, "PYTHONPATH": str(TINY.parents[1])}
     other = subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE, text=True, env=environment)

@@ -313,8 +313,8 @@ def test_a_list_that_is_not_there_or_no_text(tmp_path):
     with pytest.raises(UserError, match=r"algorithm.topology.path: .*absent.txt cannot be read \(.*No such file"):
         EdgeList(path=str(tmp_path / "absent.txt")).edges(4, 0, 0)
     (tmp_path / "picture").write_bytes(b"\x89PNG\xff\xfe")
-    for name in ("picture", "."):
-        with pytest.raises(UserError, match="cannot be read"):
+    for name, told in (("picture", "line 1: the byte 0x89 is not text in UTF-8"), (".", "cannot be read")):
+        with pytest.raises(UserError, match=told):
             EdgeList(path=str(tmp_path / name)).edges(4, 0, 0)
 
 

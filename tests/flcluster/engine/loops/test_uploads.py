@@ -120,6 +120,33 @@ def test_a_refused_upload_leaves_everything_as_it_was(name, spoiler, federation)
     assert word in why
 
 
+class BadLosses:
+    """Spoils what a client found on the server's data, and leaves its model as it is."""
+
+    def __init__(self, value):
+        self.value, self.refused = value, []
+
+    def on_upload(self, loop, upload):
+        upload.seen = torch.tensor([0.5, self.value, 0.5], dtype=torch.float64)
+
+    def on_refused(self, loop, upload, why):
+        self.refused.append((upload.client, why))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("name", ["cdfl", "ccfl"])
+def test_losses_that_are_not_finite_are_refused(name, value, federation):
+    """One such loss would make an estimate NaN, which the client would keep: nothing may change, history neither."""
+    bad = BadLosses(value)
+    loop = make(federation, METHODS[name]()[0], callbacks=[bad])
+    state = loop.state
+    (exchange,) = loop.advance()
+    assert (exchange.status, exchange.estimate) == ("refused", None)
+    assert loop.state is state
+    assert loop.epoch == 0
+    assert bad.refused == [(exchange.client, "has NaN or infinite losses")]
+
+
 @pytest.mark.parametrize("name", ["cdfl", "fedbuff", "ca2fl", "local"])
 def test_a_run_with_refused_uploads_is_the_plain_method_without_them(name, federation, blobs, mlp, plain, tmp_path):
     """The clients go on with their last model and their next data; epochs and versions do not count the refusals."""

@@ -213,7 +213,14 @@ def test_printed_names_in_flags_files_and_scripts():
 
 def test_what_is_not_understood_is_still_one_line():
     text = 'Parser key "x":\n  Does not validate against any of the Union subtypes\n  Errors:\n    - no x'
-    assert plainer(text) == 'Parser key "x": no x'
+    assert plainer(text) == "x: no x"
+
+
+def test_what_is_not_understood_is_told_by_its_whole_key(capsys):
+    text = 'Parser key "a": Problem with given class_path \'m.B\':\n  Parser key "c":\n    no\nGiven value type: d'
+    assert plainer(text) == "a.c: no"
+    said = refused(capsys, "--algorithm", "FedAvg", "--algorithm.devices", "TraceDevices")
+    assert "algorithm.devices.capacity: TraceDevices needs a value there" in said
 
 
 def test_a_run_that_was_stopped_says_how_to_go_on(capsys):

@@ -3,10 +3,12 @@
 import json
 import socket
 from contextlib import closing
+from http.server import ThreadingHTTPServer
 
 import pytest
 from pages import cdfl_run, data_of, section_of, serving
 
+from flcluster.cli import main
 from flcluster.errors import UserError
 from flcluster.report.html.live import server
 
@@ -79,9 +81,20 @@ def test_a_folder_may_be_empty_at_first_and_files_may_be_broken(tmp_path):
         assert "clients.csv, line 2, column client: 'x' is no number" in block["lines"][0]
 
 
+def test_a_run_that_is_yet_to_come_is_waited_for(tmp_path, capsys, monkeypatch):
+    with serving(tmp_path / "soon") as ask:
+        told = json.loads(ask("/data.json")[1])
+        assert told["title"] == "Waiting for a run" and "soon is not there yet" in json.dumps(told)
+        cdfl_run(tmp_path / "soon")
+        assert json.loads(ask("/data.json")[1])["title"] == "CDFL: Digits, K = 2"
+    monkeypatch.setattr(ThreadingHTTPServer, "serve_forever", lambda self: None)
+    assert main(["watch", "never", "--port", "0"]) == 0
+    assert "never is not there yet: the page waits for it" in capsys.readouterr().out
+
+
 def test_mistakes_say_what_to_do(run):
     with pytest.raises(UserError, match="is not a directory"):
-        server([run / "none"])
+        server([run / "metrics.csv"])
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UserError, match="give another --port"):

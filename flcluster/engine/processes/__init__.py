@@ -1,0 +1,1 @@
+"""Processes of a run: who may write, who is still there, how one ends."""

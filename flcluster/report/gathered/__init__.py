@@ -1,0 +1,1 @@
+"""Numbers of finished runs as small CSV files that outlive their directories."""

@@ -1,0 +1,31 @@
+"""What a run asks of its process: objects that live as long as the run are spared by the garbage collector."""
+
+import gc
+
+from flcluster.engine.process import spared
+
+
+def test_what_is_there_is_spared_and_put_back():
+    before = gc.get_freeze_count()
+    kept = [[] for _ in range(100)]
+    with spared():
+        assert gc.get_freeze_count() > before + 100
+        loop = []
+        loop.append(loop)
+        mark = id(loop)
+        del loop
+        gc.collect()
+        assert mark not in map(id, gc.get_objects())  # what is made inside is collected as ever
+    assert gc.get_freeze_count() == before and len(kept) == 100
+
+
+def test_a_process_that_has_frozen_objects_is_left_alone():
+    gc.freeze()
+    try:
+        count = gc.get_freeze_count()
+        with spared():
+            later = [[] for _ in range(50)]
+            assert gc.get_freeze_count() <= count
+        assert 0 < gc.get_freeze_count() <= count and len(later) == 50
+    finally:
+        gc.unfreeze()
