@@ -33,7 +33,10 @@ SHORT = {
     same_numbers.ROUNDS: ["--algorithm.rounds", "2", "--algorithm.local_epochs", "1"],
     same_numbers.DRIFT: ["--algorithm.rounds", "3", "--algorithm.local_steps", "2"],
     same_numbers.GOSSIP: ["--algorithm.rounds", "2", "--algorithm.local_epochs", "1"],
-    same_numbers.SKEW: ["--algorithm.rounds", "2", "--algorithm.local_epochs", "1", "--model.optimizer", "sgd"],
+    same_numbers.SKEW: [
+        *("--algorithm.rounds", "2", "--algorithm.local_epochs", "1"),
+        *("--model", "MLP", "--model.hidden", "[16]", "--model.optimizer", "sgd", "--model.lr", "0.1"),
+    ],
 }
 FEWER = {
     "APFL": ["--algorithm.generator_steps", "2", "--algorithm.friend_epochs", "1", "--algorithm.per_class", "5"],
@@ -44,7 +47,7 @@ RELATIVE = 1e-3
 (CDFL's softmax of losses is seven times as steep). Another batch, anchor or rate is at least a hundred times off."""
 
 BY_ADAM = {"APFL", "FedDF"}
-"""A server that trains by Adam divides gradients by their size: the last bits of one that is almost zero become a step."""
+"""A server's Adam divides gradients by their size: the last bits of one that is almost zero become a step."""
 
 
 def loops(name, root):
