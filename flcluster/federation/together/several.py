@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from flcluster.data import View
-from flcluster.federation.flat.evaluating import accuracy, mean_loss
+from flcluster.federation.flat.evaluating import accuracy, mean_loss, moments
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, samples_processed
 from flcluster.federation.together.batches import batch_for
 from flcluster.federation.together.scores import on_one, on_own
@@ -83,13 +83,13 @@ class Several:
         asked = [(job, result) for job, result in pairs if job.scores_start]
         scores = on_own(self.stack, self.worker, [job.start for job, _ in asked], [job.view for job, _ in asked])
         for (_, result), own in zip(asked, scores, strict=True):
-            losses = own[0].cpu().double()
-            result.start_loss, result.start_square = float(losses.mean()), float(losses.square().mean())
+            result.start_loss, result.start_square = moments(own[0].cpu())
         if observe is not None:
             beside = cast(Worker, Beside(self, [result.row for result in results]))
             for job, result in zip(jobs, results, strict=True):
                 if result.finite:
-                    result.seen = observe(beside, job, result)
+                    seen = observe(beside, job, result)
+                    result.seen = cast(Seen, seen.cpu()) if isinstance(seen, Tensor) else seen
 
 
 def alike(job: Job, samples: Samples) -> Hashable:
