@@ -15,7 +15,6 @@ from flcluster.report.html.page import page
 from flcluster.report.latex import latex
 from flcluster.report.study.file import read_study
 from flcluster.report.tables import Grid, markdown, terminal
-from runs import make_run
 
 HOSTILE = "\x1b[31mred|<script>alert(1)</script>[bold]x[/bold]\r\n../..\u202e"
 GRID = Grid(HOSTILE, [{"name": HOSTILE, HOSTILE: "1"}], caption=HOSTILE)
