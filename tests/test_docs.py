@@ -45,8 +45,9 @@ def test_every_place_in_the_code_exists():
 
 
 WALKS = {
-    "One upload": "--engine.max_updates 6 --engine.pictures true",
-    "One round": "--data StreamDigits --data.num_clients 12 --algorithm Fielding --algorithm.rounds 14",
+    "One upload": "--engine.max_updates 6 --engine.pictures true --engine.together 1",
+    "One round": "--data StreamDigits --data.num_clients 12 --algorithm Fielding --algorithm.rounds 14 "
+    "--engine.together 1",
     "One gossip round": "--algorithm DFCA --algorithm.num_clusters 2 --algorithm.rounds 2",
     "One run of AP-FL": "--data SkewedDigits --data.num_clients 6 --model.lr 0.1 --engine.session 2 "
     "--algorithm APFL --algorithm.rounds 2 --algorithm.generator_steps 2",

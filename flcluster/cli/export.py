@@ -25,8 +25,8 @@ def export(argv: list[str]) -> int:
     if (given.cluster is None) == (given.client is None):
         raise UserError("give either --cluster K or --client M")
     loading("export", argv)
-    from flcluster.engine.exporting import FORMATS, Exported
-    from flcluster.engine.saved import Saved
+    from flcluster.engine.finished.exporting import FORMATS, Exported
+    from flcluster.engine.finished.saved import Saved
 
     ending, write = FORMATS[given.format]
     run = Path(given.run)

@@ -19,8 +19,8 @@ def predict(argv: list[str]) -> int:
     if (given.cluster is None) == (given.client is None):
         raise UserError("give either --cluster K or --client M")
     loading("predict", argv)
-    from flcluster.engine.predicting import Asked, predicted
-    from flcluster.engine.saved import Saved
+    from flcluster.engine.finished.predicting import Asked, predicted
+    from flcluster.engine.finished.saved import Saved
     from flcluster.records.predictions import WRITERS
 
     path = Path(given.output)

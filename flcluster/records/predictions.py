@@ -15,6 +15,7 @@ from flcluster.records.tensors import save
 def columns(found: Any, name: str = "prediction") -> dict[str, Sequence[Any]]:
     """Return predictions as columns of one value a sample.
 
+    >>> import torch
     >>> columns({"label": torch.tensor([1]), "p": torch.tensor([[0.25, 0.75]])})
     {'label': [1], 'p_0': [0.25], 'p_1': [0.75]}
     """

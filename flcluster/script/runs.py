@@ -9,14 +9,14 @@ from lightning import LightningModule
 
 from flcluster import records
 from flcluster.data import FederatedDataModule
+from flcluster.engine.finished.saved import Saved
 from flcluster.engine.process import is_main_process
-from flcluster.engine.saved import Saved
 from flcluster.errors import UserError
 from flcluster.protocol.base import Algorithm
 from flcluster.script.untouched import untouched
 
 if TYPE_CHECKING:
-    from flcluster.engine.predicting import Split
+    from flcluster.engine.finished.predicting import Split
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,7 +70,7 @@ class Run(records.Run):
             client: Whose model: a client's.
             split: Which samples of the run's own data: train, val or test.
         """
-        from flcluster.engine.predicting import Asked, predicted
+        from flcluster.engine.finished.predicting import Asked, predicted
 
         with untouched():
             return predicted(self._saved(), Asked(cluster, client, data, split))

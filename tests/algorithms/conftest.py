@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from federations import Given, Script, small_federations
+from federations import Given, Script, small_federations, spoil
 
 from flcluster.cli import main
 from flcluster.federation.jobs import Trained, Training
@@ -58,20 +58,9 @@ def given_devices():
 
 
 @pytest.fixture
-def broken(monkeypatch):
+def broken():
     """Let the training of some clients end in NaN."""
-
-    def breaks(fed, *clients):
-        look = fed.worker._look
-
-        def failing(job, trained, observe):
-            if job.client in clients:
-                trained.row = torch.full_like(trained.row, math.nan)
-            look(job, trained, observe)
-
-        monkeypatch.setattr(fed.worker, "_look", failing)
-
-    return breaks
+    return lambda fed, *clients: spoil(fed, lambda job: job.client in clients, math.nan)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import torch
 from lightning.fabric import Fabric
 
 from flcluster.data import View
-from flcluster.engine.saved import Saved
+from flcluster.engine.finished.saved import Saved
 from flcluster.federation.bank import Bank
 from flcluster.federation.federation import Federation
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flcluster.engine.messages.classes import known
-from flcluster.protocol.base import Algorithm
 
 
 def method_named(name: str) -> tuple[str, Mapping[str, Any]]:
@@ -15,6 +14,8 @@ def method_named(name: str) -> tuple[str, Mapping[str, Any]]:
     >>> method_named("AP-FL"), method_named("q-FedAvg"), method_named("mine.Method")
     (('APFL', {}), ('QFedAvg', {}), ('mine.Method', {}))
     """
+    from flcluster.protocol.base import Algorithm  # with PyTorch, which --help does without
+
     methods = known([Algorithm])
     if name in methods or not re.fullmatch(r"[\w-]+", name):
         return name, {}

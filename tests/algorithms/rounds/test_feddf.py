@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from federations import spoil
 from torch import nn
 from torch.nn import functional as F
 
@@ -257,14 +258,7 @@ def test_a_round_in_which_everyone_fails_changes_nothing(script, federate, broke
 def test_logits_that_are_not_finite_do_not_teach(script, federate, monkeypatch):
     """Weights of 1e30 are finite, their logits are not; the other clients teach."""
     fed = federate(people(script), module=network())
-    look = fed.worker._look
-
-    def huge(job, trained, observe):
-        if job.client == 2 and job.purpose == "train":
-            trained.row = torch.full_like(trained.row, 1e30)
-        look(job, trained, observe)
-
-    monkeypatch.setattr(fed.worker, "_look", huge)
+    spoil(fed, lambda job: job.client == 2 and job.purpose == "train", 1e30)
     algorithm = FedDF(**COMMON, distillation_steps=3)
     seen, plan = [], algorithm.distillation
     monkeypatch.setattr(FedDF, "distillation", lambda self, *args: seen.append(args[1]) or plan(*args))
@@ -275,14 +269,8 @@ def test_logits_that_are_not_finite_do_not_teach(script, federate, monkeypatch):
 def test_a_distillation_that_fails_leaves_the_average(script, federate, spied, broken):
     fed = federate(people(script), module=network())
     algorithm = FedDF(**COMMON, distillation_steps=3)
-    log, look = spied(fed), fed.worker._look
-
-    def failing(job, trained, observe):
-        if job.purpose == "distil":
-            trained.row = torch.full_like(trained.row, torch.nan)
-        look(job, trained, observe)
-
-    fed.worker._look = failing
+    log = spied(fed)
+    spoil(fed, lambda job: job.purpose == "distil", torch.nan)
     state, done = algorithm.step(algorithm.init(fed), 0, fed)
     torch.testing.assert_close(state.models[0], mean_row(log[:-1]), rtol=0, atol=1e-6)
     assert all(torch.equal(done.row(i), state.models[0]) for i in range(5))

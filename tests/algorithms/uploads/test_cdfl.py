@@ -8,6 +8,7 @@ import torch
 from upload_methods import COMMON, cdfl_pair, close, make
 
 from flcluster.algorithms import CCFL, CDFL, FedSoftAsync, Local
+from flcluster.algorithms.uploads.history import History
 from flcluster.errors import UserError
 
 
@@ -100,13 +101,14 @@ def test_the_filter_compares_before_it_remembers(federation):
     α̂ and the reply do not feel it, no cluster changes, and what was refused is remembered as well.
     """
     loop = make(federation, CCFL(**COMMON, adjust_start=0.0, adjust_quantile=1.0, loss_bar=0.0))
-    loop.state = replace(loop.state, history=torch.zeros(20, 3, 3, dtype=torch.float64))
+    loop.state = replace(loop.state, history=History.of(torch.zeros(20, 3, 3, dtype=torch.float64)))
     before = loop.state
     (exchange,) = loop.advance()
     assert (exchange.status, exchange.extra["filtered"] > 0) == ("accepted", True)
     assert torch.equal(loop.state.clusters, before.clusters) and torch.equal(loop.state.changed, before.changed)
     assert exchange.estimate is not None
-    assert loop.state.history.shape == (21, 3, 3) and (loop.state.history[20] > 0).all()
+    history = loop.state.history.values()
+    assert history.shape == (21, 3, 3) and (history[20] > 0).all()
     close(loop.starts[exchange.client], exchange.estimate.to(before.clusters) @ before.clusters, "reply")
 
 

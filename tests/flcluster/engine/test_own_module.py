@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flcluster.cli import main
-from flcluster.engine.saved import Saved
+from flcluster.engine.finished.saved import Saved
 
 MODULE = '''
 import math

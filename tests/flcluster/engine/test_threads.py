@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -95,7 +96,7 @@ def test_spinning_threads_on_a_busy_machine_are_told_of(monkeypatch, count, busy
     assert said is None or "OMP_WAIT_POLICY=passive" in said
 
 
-@pytest.mark.parametrize(("kind", "expected"), [(MLP, 1), (CNN, 4)])
+@pytest.mark.parametrize(("kind", "expected"), [(MLP, 1), (partial(CNN, padding=2), 4)])
 def test_a_run_goes_by_the_rule(monkeypatch, kind, expected):
     monkeypatch.setattr(threads, "cores", lambda: 8)
     fabric = SimpleNamespace(world_size=4, device=torch.device("cpu"))

@@ -15,7 +15,7 @@ from flcluster.cli import main
 from flcluster.datamodules import RotatedDigits
 from flcluster.modules import MLP
 
-TINY = Path(__file__).parents[2] / "tiny.yaml"
+TINY = Path(__file__).parents[3] / "tiny.yaml"
 QUIET = {"progress": False, "threads": 1}
 PREDICTS = """
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from flcluster.data import FederatedDataModule, View
-from flcluster.engine.saved import Saved
+from flcluster.engine.finished.saved import Saved
 from flcluster.errors import UserError
 from flcluster.federation.paths import fed_by, lightning_of
 from flcluster.federation.trainer.quiet import quiet

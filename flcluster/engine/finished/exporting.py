@@ -12,7 +12,7 @@ import torch
 from lightning import LightningModule
 from torch import Tensor, nn
 
-from flcluster.engine.saved import Saved, told_by
+from flcluster.engine.finished.saved import Saved, told_by
 from flcluster.errors import UserError
 from flcluster.files import replacing
 from flcluster.records.tensors import save

@@ -1,0 +1,1 @@
+"""What is made of a run once it is over: its models, predictions, exported files."""
