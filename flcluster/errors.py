@@ -113,6 +113,12 @@ def above(name: str, value: float, limit: float, prefix: str = ALGORITHM) -> Non
         refuse(name, f"above {limit} and finite", value, prefix)
 
 
+def file_named(name: str, path: object, prefix: str = ALGORITHM) -> None:
+    """Refuse an empty name of a file, which would be that of a folder."""
+    if path is not None and not str(path).strip():
+        raise UserError(f"{prefix}{name} is empty: name a file")
+
+
 def probability(name: str, value: float, prefix: str = ALGORITHM) -> None:
     """Refuse what is no probability."""
     if not 0 <= value <= 1:

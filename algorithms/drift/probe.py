@@ -13,15 +13,17 @@ from flcluster.clustering.kmeans import Clusterer, KMeansBySilhouette
 from flcluster.clustering.points import Points, shares
 from flcluster.clustering.silhouette import mean_distances
 from flcluster.engine.callbacks import Callback
-from flcluster.errors import UserError
+from flcluster.errors import UserError, at_least
 from flcluster.federation.federation import Federation
 from flcluster.files import replacing
+from flcluster.protocol import RoundAlgorithm
 from flcluster.protocol.needs import CLASSES, FEATURES, GRADIENT, require
 from flcluster.report.paper_tables import paper_table
 from flcluster.report.tables import wide_console
 
 from .representations import Gradient, LabelHistogram
 
+ONE_MODEL = "needs a method with one global model, such as FedAvg"
 COLUMNS = ("rounds", "clustering", "label_L1", "embedding_sqL2")
 
 
@@ -38,6 +40,8 @@ class HeterogeneityProbe(Callback):
     """
 
     def __init__(self, rounds: list[int], clusterer: Clusterer | None = None, layer: str | None = "head") -> None:
+        for at in rounds:
+            at_least("rounds", at, 1, prefix="")
         self.rounds = rounds
         self.clusterer = clusterer or KMeansBySilhouette()
         self.gradient = Gradient(layer=layer)
@@ -45,11 +49,12 @@ class HeterogeneityProbe(Callback):
 
     def on_fit_start(self, loop: Any) -> None:
         """Refuse rounds that would be passed over, and data and models that tell too little."""
+        if not isinstance(loop.algorithm, RoundAlgorithm):
+            raise UserError(f"callbacks: HeterogeneityProbe {ONE_MODEL}; this one has no rounds")
         require(loop.fed, "HeterogeneityProbe", CLASSES, FEATURES, GRADIENT)
         if missed := [at for at in self.rounds if at % loop.session]:
-            raise UserError(
-                f"HeterogeneityProbe.rounds {missed}: no session ends there, engine.session is {loop.session}"
-            )
+            told = f"no session ends there, engine.session is {loop.session}"
+            raise UserError(f"callbacks: HeterogeneityProbe.rounds {missed}: {told}")
 
     def on_session_end(self, loop: Any, metrics: dict[str, float]) -> None:
         """Measure, if this is one of the rounds."""
@@ -58,7 +63,7 @@ class HeterogeneityProbe(Callback):
         t, fed = loop.position - 1, loop.fed
         models = loop.algorithm.served(loop.state, t, fed).models
         if len(models) != 1:
-            raise UserError("HeterogeneityProbe needs a method with one global model, such as FedAvg")
+            raise UserError(f"callbacks: HeterogeneityProbe {ONE_MODEL}")
         self.rows += [{"rounds": loop.position, **row} for row in self.measure(models[0], t, fed)]
         if fed.is_main:
             self._write(loop)

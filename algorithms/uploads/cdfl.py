@@ -75,7 +75,9 @@ class CDFL(ClusterUploads[CDFLState]):
         super().__post_init__()
         probability("adjust_quantile", self.adjust_quantile)
         if min(self.c1, self.c2, 1 - self.c1 - self.c2) < -1e-9:
-            raise UserError(f"algorithm.c1 and c2 must be >= 0 and sum to at most 1, got {self.c1} and {self.c2}")
+            raise UserError(
+                f"algorithm.c1 and algorithm.c2 must be >= 0 and sum to at most 1, got {self.c1} and {self.c2}"
+            )
 
     def init(self, fed: Federation) -> CDFLState:
         """Pre-train the cluster models; clients begin with their mean."""

@@ -57,7 +57,7 @@ def find_class(dataset: str) -> Callable[..., Any]:
     module, _, name = dataset.rpartition(".")
     try:
         found: Any = getattr(importlib.import_module(module or "torchvision.datasets"), name)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise UserError(f"data.dataset: there is no class {dataset!r} ({error})") from error
     ours = OURS.get(f"{getattr(found, '__module__', '')}.{name}")
     return find_class(ours) if ours else found

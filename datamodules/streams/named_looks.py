@@ -77,7 +77,7 @@ def _imported(path: str) -> Callable[[Any], Any]:
     module, _, name = path.rpartition(".")
     try:
         return _called(getattr(importlib.import_module(module), name))
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise UserError(f"data.shifts has {path!r}, which cannot be imported ({error}): give {NAMES}") from error
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from flcluster import seeds
 from flcluster.datamodules.sources.counts import Ints, systematic
-from flcluster.errors import UserError, above, at_least, probability
+from flcluster.errors import UserError, above, at_least, probability, refuse
 
 from .arrivals import KEY, ArrivalPlan, SampleArrivals, StreamSetting
 from .filling import Places, fill, places_of
@@ -41,7 +41,8 @@ class Wandering(ArrivalPlan):
         if not 1 <= self.samples[0] <= self.samples[1]:
             raise UserError(f"data.arrivals.samples is {self.samples}: give the fewest and the most, as in (200, 400)")
         above("concentration", self.concentration, 0, KEY)
-        at_least("wander", self.wander, 0, KEY)
+        if not 0 <= self.wander <= 100:
+            refuse("wander", "between 0 and 100", self.wander, KEY)
 
     def draw(self, setting: StreamSetting) -> SampleArrivals:
         """Draw when clients get how many of which label, then which samples."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from flcluster.datamodules.sources.checks import MOST_CLASSES
 from flcluster.datamodules.sources.counts import Ints
-from flcluster.errors import UserError
+from flcluster.errors import UserError, file_named
 
 from .arrays import samples_of
 from .brought import Brought, numbered
@@ -51,6 +51,8 @@ class CSVDataModule(OwnDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        file_named("path", path, "data.")
+        file_named("test_path", test_path, "data.")
         self.paths = [Path(file).expanduser() for file in (path, test_path) if file is not None]
         self.label, self.task, self.clients, self.clusters = label, task, clients, clusters
         self.drop, self.words, self.delimiter, self.name = tuple(drop), tuple(words), delimiter, self.paths[0].stem

@@ -6,6 +6,7 @@ needs when it runs.
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from shutil import get_terminal_size
@@ -68,12 +69,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"flcluster: unknown command {args[0]!r}\n\n{usage()}", file=sys.stderr)
         return 2
     wait_passively()
+    hook, threading.excepthook = threading.excepthook, _told
     try:
         return command(args[0])(args[1:])
     except (UserError, OSError) as error:
         if getattr(error, "heard", True):
             print(harmless(f"flcluster {args[0]}{_rank()}: {error}"), file=sys.stderr)
         return error.exit_code if isinstance(error, UserError) else 2
+    finally:
+        threading.excepthook = hook
+
+
+def _told(args: threading.ExceptHookArgs) -> None:
+    """Say in one line that a thread of a library has failed: a run does nothing there that it needs."""
+    at = args.exc_traceback
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    place = f" at {at.tb_frame.f_code.co_filename}:{at.tb_lineno}" if at else ""
+    why = f"{args.exc_type.__name__}: {args.exc_value}{place}"
+    print(harmless(f"flcluster: a thread in the background failed, nothing else did ({why})"), file=sys.stderr)
 
 
 def _rank() -> str:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from flcluster.devices.availability import Availability, draw_weeks, from_periods
 from flcluster.devices.traces import read_capacity, read_periods
-from flcluster.errors import above, refuse
+from flcluster.errors import above, file_named, refuse
 from flcluster.seeds import rng
 
 Floats = NDArray[np.float64]
@@ -151,6 +151,8 @@ class TraceDevices(Devices):
 
     def __post_init__(self) -> None:
         above("model_factor", self.model_factor, 0, KEY)
+        file_named("capacity", self.capacity, KEY)
+        file_named("availability", self.availability, KEY)
 
     def profile(self, clients: int, seed: int) -> Profile:
         """Read the files and hand their devices out."""

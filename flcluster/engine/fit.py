@@ -20,7 +20,7 @@ from flcluster.engine.arguments import FabricConfig
 from flcluster.engine.config import Plan
 from flcluster.engine.loggers import Loggers, prepare_loggers, switched_off
 from flcluster.engine.messages.built import NOT_BUILT, memory_told, refused_by
-from flcluster.engine.messages.values import refuse_fields, refuse_trainer, refuse_unfit
+from flcluster.engine.messages.values import refuse_fields, refuse_number, refuse_trainer, refuse_unfit
 from flcluster.engine.process import (
     Interrupt,
     end_with_parent,
@@ -87,6 +87,8 @@ def made_loggers(plan: Plan, secrets: Sequence[str]) -> Loggers:
         if not isinstance(each, Namespace):  # a script's own object
             made.append(each)
             continue
+        for name, value in each.init_args.as_dict().items():
+            refuse_number(f"logger.{name}", value)
         parser = ArgumentParser(exit_on_error=False)
         parser.add_argument("--logger", type=Logger)
         try:
@@ -240,6 +242,8 @@ def resumably(exp: Experiment) -> Iterator[None]:
 def fabric_of(exp: Experiment) -> Fabric:
     """Make the Fabric that a run is configured with; no process is started yet."""
     c = exp.fabric
+    for name, value in vars(c).items():
+        refuse_number(f"fabric.{name}", value)
     if c.precision not in PRECISIONS:
         raise UserError(f"fabric.precision must be one of {', '.join(PRECISIONS)}, got {c.precision!r}")
     try:

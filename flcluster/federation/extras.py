@@ -79,8 +79,13 @@ class Extras:
             if isinstance(error, UserError) or not (isinstance(error, wrong) or theirs):
                 raise
             if theirs:
-                kind = type(theirs[-1].f_locals["self"]).__name__
-                raise UserError(f"trainer_callbacks: {kind}: {' '.join(str(error).split())}") from error
-            given = [*(f"trainer.{name}" for name in self.arguments), *(type(each).__name__ for each in self.callbacks)]
+                failed = theirs[-1].f_locals["self"]
+                watched = f" (monitor {failed.monitor})" if isinstance(getattr(failed, "monitor", None), str) else ""
+                told = " ".join(str(error).split())
+                raise UserError(f"trainer_callbacks: {type(failed).__name__}{watched}: {told}") from error
+            given = [
+                *(f"trainer.{name}" for name in self.arguments),
+                *(f"trainer_callbacks {type(each).__name__}" for each in self.callbacks),
+            ]
             where = ", ".join(given) or "Lightning cannot train the module so"
             raise UserError(f"{where}: {' '.join(str(error).split())}") from error

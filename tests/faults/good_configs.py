@@ -26,19 +26,29 @@ DATA: dict[str, list[str]] = {
     "LabelSkewDataModule": SKEW,
     "StreamDigits": STREAM,
     "CSVDataModule": [*OWN, "--data", "CSVDataModule", "--data.path", "table.csv", "--data.label",
-                      "y", "--data.clients", "who"],
+                      "y", "--data.clients", "who", "--data.num_clients", "4"],
     "ImageFolderDataModule": [*OWN, "--data", "ImageFolderDataModule", "--data.root", "images",
-                              "--data.image_size", "8", "--data.partition", "IID", "--data.num_clients", "3"],
+                              "--data.image_size", "8", "--data.partition", "IID", "--data.num_clients", "3",
+                              "--data.proxy_size", "4"],
     "SplitDataModule": [*OWN, "--data", "SplitDataModule", "--data.datamodule", "RotatedDigits", "--data.partition",
                         "IID", "--data.num_clients", "4"],
     "ShiftedDataModule": [*OWN, "--data", "ShiftedDataModule", "--data.datamodule", "RotatedDigits", "--data.shifts",
-                          "[none, invert]", "--data.num_clients", "4"],
+                          "[none, rot90]", "--data.num_clients", "4"],
     "DriftingDataModule": [*OWN, "--data", "DriftingDataModule", "--data.datamodule", "RotatedDigits",
                            "--data.num_clients", "4"],
+    "RotatedDataModule": [*TINY, "--data", "RotatedDataModule", "--data.dataset", "torchvision.datasets.MNIST",
+                          "--data.num_classes", "10", "--data.input_shape", "[1,28,28]", "--data.mean", "[0.1]",
+                          "--data.std", "[0.3]", "--data.root", "digits"],
+    "StreamImages": [*STREAM, "--data", "StreamImages", "--data.dataset", "torchvision.datasets.MNIST",
+                     "--data.num_classes", "10", "--data.input_shape", "[1,28,28]", "--data.mean", "[0.1]",
+                     "--data.std", "[0.3]", "--data.root", "digits"],
+    "HuggingFaceDataModule": [*OWN, "--data", "HuggingFaceDataModule", "--data.path", "someone/digits"],
     "TraceDataModule": [*STREAM, "--data", "TraceDataModule", "--data.manifest", "manifest.csv", "--data.root", "trace",
                         "--data.image_size", "8", "--data.num_clients", "2"],
 }  # fmt: skip
 """Data -> flags of a run that uses it; RotatedDigits in tests/tiny.yaml if it is not here."""
+NOT_HERE = ("RotatedDataModule", "StreamImages", "HuggingFaceDataModule")
+"""Data whose files or library are not there where this runs."""
 MODELS: dict[str, list[str]] = {"ViT": ["--model.image_size", "8"]}
 PLACES = ("data", "model", "algorithm")
 """Parts of a run whose own parts have flags."""
@@ -55,6 +65,7 @@ PARTS: dict[str, dict[str, object]] = {
 """A part of data, of a method or of a run -> settings that it needs."""
 NOT_OURS = (
     "BackboneFinetuning",
+    "OnExceptionCheckpoint",
     "ModelPruning",
     "LambdaCallback",
     "RichProgressBar",

@@ -1,12 +1,15 @@
 """A few of the bad configurations that ``python3 dev.py faults`` tries by the thousand."""
 
 from dataclasses import fields
+from pathlib import Path
 
 import good_configs as good
 import pytest
 from bad_configs import every
 from forked import Ended
 from try_configs import case, told
+
+from flcluster.cli import main
 
 KNOWN = [
     ("algorithm.distance_bar", "null", ["--algorithm", "CDFL"]),
@@ -42,6 +45,12 @@ def test_a_bad_setting_is_refused_by_its_key(key, value, flags, capfd):
     bad = Bad(key, value, (*good.TINY, *flags), ("", key), "", wrap=(f"--{key}={{}}",))
     end = ended(bad, capfd)
     assert end.code == 2 and told(bad, end.said) and len(end.said) < 1000, end.said
+
+
+@pytest.mark.parametrize("name", sorted(good.DATA.keys() - {*good.NOT_HERE}))
+def test_what_bad_settings_are_laid_over_is_good(name):
+    good.files(Path())
+    assert main(["fit", *good.DATA[name], *good.QUIET, "--run_dir", "run"]) == 0
 
 
 def test_every_setting_of_every_class_is_tried():

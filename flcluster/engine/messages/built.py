@@ -74,7 +74,9 @@ def _largest(config: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the settings that count something, the largest first."""
 
     def size(value: Any) -> float:
-        counts = [each for each in (value if isinstance(value, list | tuple) else [value]) if type(each) is int]
+        counts = [
+            each for each in (value if isinstance(value, list | tuple) else [value]) if type(each) in (int, float)
+        ]
         return max(counts, default=0)
 
     parts = {key: value for key, value in config.items() if key in ("data", "model", "algorithm")}

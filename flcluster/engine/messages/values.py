@@ -11,7 +11,7 @@ from lightning import Trainer
 
 from flcluster.engine.messages.classes import accepts, imported, leaves, parameters
 from flcluster.engine.messages.words import in_words
-from flcluster.errors import UserError
+from flcluster.errors import UserError, at_least
 from flcluster.federation.extras import ARGUMENTS
 
 LINKED = ("model.num_classes", "model.input_shape", "data.seed")
@@ -88,13 +88,21 @@ def refuse_trainer(arguments: Mapping[str, Any]) -> None:
     hints = get_type_hints(Trainer.__init__) if arguments else {}
     for name, value in arguments.items():
         refuse_number(f"trainer.{name}", value)
-        if name in ARGUMENTS and name in hints and not accepts(hints[name], value, as_text=False):
-            raise UserError(f"trainer.{name} must be {in_words(hints[name])}, got {value!r}")
+        hint = hints.get(name) if name in ARGUMENTS else None
+        if not accepts(hint, value, as_text=False) or (value is None and not _takes_none(hint)):
+            raise UserError(f"trainer.{name} must be {in_words(hint)}, got {value!r}")
+        if name == "accumulate_grad_batches":  # which Lightning divides by
+            at_least(name, value, 1, prefix="trainer.")
+
+
+def _takes_none(hint: Any) -> bool:
+    leaf_types = {leaf for leaf in leaves(hint) if getattr(leaf, "__hash__", None)} if hint is not None else set()
+    return hint is None or bool({Any, NoneType, object} & leaf_types)
 
 
 def _may_be_null(kind: type, name: str, hint: Any) -> bool:
     """Say whether a setting may be null: its type says so, or its default is, or nobody knows."""
-    if hint is None or {Any, NoneType, object} & {leaf for leaf in leaves(hint) if getattr(leaf, "__hash__", None)}:
+    if _takes_none(hint):
         return True
     default = inspect.signature(kind).parameters.get(name)
     return default is not None and default.default is None

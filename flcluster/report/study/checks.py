@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from flcluster.engine.messages.parser import plainer
@@ -65,9 +66,10 @@ def _check_target(target: "Target", study: "Study") -> None:
         raise UserError("target needs variant: NAME, or baselines: {NAME: NAME}")
     if target.last < 1:
         raise UserError(f"target.last must be a number of rows, at least 1, got {target.last}")
-    named = [*([] if target.variant is None else [target.variant]), *target.baselines, *target.baselines.values()]
-    if unknown := [name for name in named if name not in study.variants]:
-        raise UserError(f"target: there is no variant {', '.join(unknown)}; there are {', '.join(study.variants)}")
+    told = {"target.variant": [target.variant or ()], "target.baselines": chain(*target.baselines.items())}
+    for key, names in told.items():
+        if unknown := [str(name) for name in names if name and name not in study.variants]:
+            raise UserError(f"{key}: there is no variant {', '.join(unknown)}; there are {', '.join(study.variants)}")
 
 
 def checked(study: "Study", at: int) -> "Picture":

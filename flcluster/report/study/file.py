@@ -132,14 +132,12 @@ def _parsed(tree: Any) -> dict[str, Any]:
     parser.add_class_arguments(Study, skip={"path", "layers"})
     tree = {name: value for name, value in tree.items() if value is not None}
     lists: dict[str, Any] = {name: as_list(tree[name]) for name in ("base", "table", "paper", "matrix") if name in tree}
-    if isinstance(tree.get("target"), str):
-        lists["target"] = {"variant": tree["target"]}
+    if "target" in tree:
+        lists["target"] = _target(tree["target"])
     if isinstance(tree.get("figures"), list):
         lists["figures"] = [_in_full(picture) for picture in tree["figures"]]
     if isinstance(tree.get("variants"), dict):
         lists["variants"] = {str(name): {} if own is None else own for name, own in tree["variants"].items()}
-    if isinstance(tree.get("target"), dict) and isinstance(pairs := tree["target"].get("baselines"), dict):
-        lists["target"] = {**tree["target"], "baselines": {str(name): str(other) for name, other in pairs.items()}}
     tree |= lists
     if wrong := Looking(parser).first(given_by(tree)):
         raise UserError(wrong)
@@ -150,10 +148,24 @@ def _parsed(tree: Any) -> dict[str, Any]:
     return {**vars(parser.instantiate(found)), **settings}
 
 
+def _target(given: Any) -> Any:
+    """Return a target in full: in short it is a variant's name; names of variants may look like numbers."""
+    if not isinstance(given, dict):
+        return {"variant": given}
+    target = _stated(given)
+    if isinstance(pairs := target.get("baselines"), dict):
+        target["baselines"] = {str(name): str(other) for name, other in pairs.items()}
+    return target
+
+
+def _stated(given: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(name): value for name, value in given.items() if value is not None}
+
+
 def _in_full(picture: Any) -> Any:
     if not isinstance(picture, dict):
         raise UserError(f"figures: each must be a mapping with a kind, got {picture!r}")
-    picture = {name: value for name, value in picture.items() if value is not None}
+    picture = _stated(picture)
     return {**picture, **{name: as_list(picture[name]) for name in ("of", "groups") if name in picture}}
 
 
