@@ -90,7 +90,7 @@ FILES = (
 def told(bad: Bad, said: str) -> bool:
     """Say whether a message names the key that was bad; or the file, or the variant of a study file, that it names."""
     last, value = bad.key.rpartition(".")[2], str(bad.value).strip("'\"\n")[:40]
-    shown = harmless(value)[:10] or str(bad.value)
+    shown = "None" if value == "null" else harmless(value)[:10] or str(bad.value)
     if last in FILES and ((shown and shown in said) or "was not found in" in said):
         return True
     variant = bad.key in ("base", "common", "variants", "matrix") and "bad.yaml: variant" in said
