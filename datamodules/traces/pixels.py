@@ -79,7 +79,10 @@ def _groups(manifest: Manifest) -> Iterator[Group]:
 
 def _cut(group: Group, size: int) -> NDArray[np.uint8]:
     path, boxes = group
-    image = open_image(path)
+    try:
+        image = open_image(path)
+    except UserError as error:
+        raise UserError(f"{boxes[0][1]}: {error}") from error
     crops = [_crop(image, path, *box).resize((size, size), Image.Resampling.BILINEAR) for box in boxes]
     return np.stack([np.asarray(crop).transpose(2, 0, 1) for crop in crops])
 

@@ -68,10 +68,13 @@ class CSVDataModule(OwnDataModule):
         columns |= {"drop": self.drop, "words": self.words}
         asked = [(f"data.{key}: ", name) for key, names in columns.items() for name in names]
         for path, table in zip(self.paths, tables, strict=True):
-            named = [*asked, *(("", name) for name in tables[0].columns)]
-            if missing := [each for each in named if each[1] is not None and each[1] not in table.columns]:
+            if missing := [each for each in asked if each[1] is not None and each[1] not in table.columns]:
                 raise UserError(
                     f"{missing[0][0]}{path} has no column {missing[0][1]!r}; it has {', '.join(table.columns)}"
+                )
+            if less := [name for name in tables[0].columns if name not in table.columns]:
+                raise UserError(
+                    f"{path} has no column {less[0]!r}, which {self.paths[0]} has; it has {', '.join(table.columns)}"
                 )
             if more := [name for name in table.columns if name not in tables[0].columns]:
                 raise UserError(f"{path} has the column {more[0]!r}, which {self.paths[0]} has not")

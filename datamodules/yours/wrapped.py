@@ -154,7 +154,7 @@ class SplitDataModule(Forwarding, OwnDataModule):
         sizes = [0 if source is None else len(source) for source in sources]
         if len(names) != sum(sizes):
             raise UserError(
-                f"data.partition.path names the owners of {len(names)} samples, but there are "
+                f"data.partition.path {self.partition.path} names the owners of {len(names)} samples, but there are "
                 f"{' + '.join(str(size) for size in sizes if size)}: give one name each"
             )
         parts = np.split(names, np.cumsum(sizes)[:-1])

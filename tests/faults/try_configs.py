@@ -68,7 +68,7 @@ def named(key: str, said: str) -> bool:
     """Say whether a message names a key: whole, or its part and its name, if that is no word of every sentence."""
     plain = re.sub(r"\[\d+\]", "", said).replace(".init_args", "")
     part, _, last = key.partition(".")[0], "", key.rpartition(".")[2]
-    apart = len(last) > 2 and part in plain and re.search(rf"\b{last}\b", plain) is not None
+    apart = len(last) > 2 and part in plain and re.search(rf"\b{last}\b", plain, re.IGNORECASE) is not None
     return key in plain or apart
 
 

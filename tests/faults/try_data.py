@@ -78,7 +78,7 @@ def names(case: bad_data.Case, said: str) -> bool:
     value = case.harm.partition(" is ")[2].strip("'").replace("\\t", "\t")
     if case.recipe.only:  # no file of ours
         return "data." in said
-    told = [Path(case.file).name, str(Path(case.file).parent), *([value] if "." in value else [])]
+    told = [Path(case.file).name, str(Path(case.file).parent), *([value] if {".", "/"} & {*value} else [])]
     return any(word in said for word in told if word != ".")
 
 

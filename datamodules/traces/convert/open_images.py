@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from flcluster.datamodules.sources.checks import whole_number
+from flcluster.datamodules.sources.checks import MOST_CLASSES, whole_number
 from flcluster.datamodules.traces.manifest import ManifestLine, read_csv
 from flcluster.errors import UserError, brief
 
@@ -32,10 +32,12 @@ def open_images(source: Path) -> tuple[list[ManifestLine], list[str]]:
     counts: Counter[int] = Counter()
     names: dict[int, str] = {}
     for line, (_, _, name, label) in read_csv(path, COLUMNS):
-        if whole_number(label) is None:
-            raise UserError(f"{path}, line {line}: the label_id {brief(label)} is no whole number from 0")
-        counts[int(label)] += 1
-        names.setdefault(int(label), name)
+        number = whole_number(label)
+        if number is None or number >= MOST_CLASSES:
+            told = f"the label_id {brief(label)} is no whole number from 0 to {MOST_CLASSES - 1}"
+            raise UserError(f"{path}, line {line}: {told}")
+        counts[number] += 1
+        names.setdefault(number, name)
     top = sorted(sorted(counts, key=lambda label: (-counts[label], label))[:TOP])
     kept = set(_clients(path, set(top)))
     titles = _titles(top, names)
