@@ -8,9 +8,10 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from flcluster.errors import UserError
-from flcluster.records.columns import column
+from flcluster.records.columns import LAST, column
 from flcluster.report.claims.verdict import Found, Rule, differences, judged
 from flcluster.report.gathered.studies import Gathered, Series, mean_and_deviation
+from flcluster.score import is_score
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,13 @@ class Claim:
     cost: str = ""
     """What it would take to try it, where it was not."""
 
+    @property
+    def sentence(self) -> str:
+        """The sentence with how near is near."""
+        unit = f"{100 * self.margin:g} points" if is_score(self.column.removesuffix(LAST)) else f"{self.margin:g}"
+        near = f" (within {unit})".replace(" 1 points", " 1 point") if self.rule == "near" else ""
+        return self.says + near
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -89,6 +97,8 @@ def _claim(path: Path, at: int, told: object) -> Claim:
             raise UserError("one that was tried has first, and second or number")
         if not claim.study and not claim.cost:
             raise UserError("one that was not tried has cost")
+        if claim.rule == "near" and claim.margin <= 0:
+            raise UserError("near has a margin above 0")
     except Exception as error:  # jsonargparse raises several kinds
         raise UserError(f"{path}, claim {at}: {' '.join(str(error).split())}") from error
     return claim

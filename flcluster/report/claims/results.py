@@ -1,0 +1,120 @@
+"""A folder of gathered runs and the claims they are held against: whatever a page may say of them."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flcluster.errors import UserError
+from flcluster.records.columns import Column
+from flcluster.records.columns import column as described
+from flcluster.report.claims.claim import Judged, judge, read_claims
+from flcluster.report.claims.grids import claims_text, counts_grid
+from flcluster.report.gathered.studies import Gathered, Series, mean_and_deviation
+from flcluster.report.paper_tables import read_table
+from flcluster.report.printed import beside, notes
+from flcluster.report.tables import Grid, markdown
+
+CLAIMS = "claims"
+NONE = "–"
+
+
+@dataclass(frozen=True)
+class Results:
+    """A folder of gathered runs, with the claims that they are held against; its methods are a template's words."""
+
+    folder: Path
+
+    def papers(self) -> dict[str, list[Judged]]:
+        """Return every paper's claims with what was found, by the name of the paper."""
+        files = sorted((self.folder / CLAIMS).glob("*.yaml"))
+        if not files:
+            raise UserError(f"{self.folder / CLAIMS} has no file of claims: give the folder results of a checkout")
+        told = dict(read_claims(path) for path in files)
+        return {paper: [judge(claim, self.folder) for claim in claims] for paper, claims in told.items()}
+
+    def study(self, name: str) -> Gathered:
+        """Return the gathered runs of a study."""
+        path = self.folder / f"{name}.csv"
+        if not path.exists():
+            raise UserError(f"{path} is missing: flcluster gather RUNS --output {path} writes it")
+        return Gathered(path)
+
+    def has(self, study: str, *variants: str) -> bool:
+        """Say whether a study's runs are there, and among them some of each variant."""
+        return (self.folder / f"{study}.csv").exists() and set(variants) <= set(self.study(study).variants)
+
+    def value(self, study: str, variant: str, column: str) -> str:
+        """Return a number of a variant, mean ± standard deviation over seeds."""
+        return _text(described(column), self.study(study).values(variant, column))
+
+    def gap(self, study: str, first: str, second: str, column: str, other: str = "") -> str:
+        """Return how many points one variant is above another (or above its ``other`` column), seed by seed."""
+        ours, theirs = self.study(study).values(first, column), self.study(study).values(second, other or column)
+        gaps = {seed: 100 * (ours[seed] - theirs[seed]) for seed in set(ours) & set(theirs)}
+        mean, deviation = mean_and_deviation(gaps)
+        return f"{mean:+.1f}" + (f" ±{deviation:.1f}" if len(gaps) > 1 else "") if gaps else NONE
+
+    def seeds(self, study: str, *variants: str) -> str:
+        """Say how many seeds there are of each variant, or of some."""
+        told = Counter(variant for variant, _ in self.study(study).rows)
+        counts = [told[variant] for variant in variants or told]
+        few, many = min(counts), max(counts)
+        words = "one seed" if many == 1 else f"{many} seeds"
+        return words if few == many else f"{few} to {words}"
+
+    def printed(self, table: str, column: str, **line: str) -> str:
+        """Return a number of a paper's table, of the one line that has these cells; a share where it has per cent."""
+        found = [row for row in read_table(table) if line.items() <= row.items()]
+        if len(found) != 1:
+            raise UserError(f"{len(found)} lines of the paper's table {table} have {line}: one was asked for")
+        return f"{float(found[0][column]) / 100:.3f}" if column.endswith("_pct") else found[0][column]
+
+    def table(
+        self,
+        study: str,
+        *columns: str,
+        only: Sequence[str] = (),
+        against: str = "",
+        paper: Mapping[str, str] | None = None,
+    ) -> str:
+        """Return a study's table as Markdown: a line a variant, what papers print beside, below it what ran.
+
+        Args:
+            study: The study; where none of it has run, the table says so.
+            columns: What to show; the first is the one that is compared.
+            only: The variants to show, in this order, without those that have not run; all if not given.
+            against: A variant that others are compared with, in points.
+            paper: What a paper says of some variants, where none of its tables is about them.
+        """
+        told = self.study(study) if self.has(study) else None
+        names = [name for name in only or told.variants if name in told.variants] if told else []
+        if told is None or not names:
+            return f"*Not run yet: `results/{study}.csv`.*"
+        ours: dict[Column, list[str]] = {}
+        for column in columns:
+            ours[described(column)] = [self.value(study, name, column) for name in names]
+            if column == columns[0] and against in names:
+                shown = Column("against", f"Against {against}, points".replace("_", " "))
+                ours[shown] = ["" if name == against else self.gap(study, name, against, column) for name in names]
+        printed = [[row for row in told.printed(name) if row.metric in columns] for name in names]
+        leads = [{"variant": name.replace("_", " "), "seeds": str(len(told.seeds(name)))} for name in names]
+        others = [{"paper": (paper or {}).get(name, "")} for name in names]
+        lines = zip(leads, beside(ours, printed), others, strict=True)
+        caption = told.made_by(names) + notes(row for rows in printed for row in rows)
+        return markdown(Grid("", [{**lead, **line, **other} for lead, line, other in lines], caption, empty=("", NONE)))
+
+    def claims(self, paper: str) -> str:
+        """Return a paper's claims as Markdown, and below them why some do not hold."""
+        told = self.papers()
+        if paper not in told:
+            raise UserError(f"{self.folder / CLAIMS} has no claims of {paper!r}: it has {', '.join(told)}")
+        return claims_text(told[paper])
+
+    def counts(self) -> str:
+        """Return how many claims hold, a line a paper."""
+        return markdown(counts_grid(self.papers()))
+
+
+def _text(shown: Column, values: Series) -> str:
+    return shown.text(*mean_and_deviation(values), runs=len(values)) or NONE
