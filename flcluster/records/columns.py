@@ -111,7 +111,7 @@ _COLUMNS = (
     Column("coordinator_seconds", "Coordinator, s", "coordinator's time (s)", shown=False),
     Column("upload_bytes", "Bytes sent", "bytes sent by clients so far", digits=0, shown=False),
     Column("download_bytes", "Bytes received", "bytes received by clients so far", digits=0, shown=False),
-    Column("report_bytes", label="bytes of reports", digits=0, shown=False),
+    Column("report_bytes", "Bytes of reports", "bytes of reports", digits=0, shown=False),
     Column("report_compute", digits=0, shown=False),
     Column("client_compute", digits=0, shown=False),
     Column("server_compute", digits=0, shown=False),
@@ -119,7 +119,7 @@ _COLUMNS = (
     Column("filtered", shown=False),
     Column("tta", "Time to target", "time to accuracy", digits=1),
     Column("speedup", "Speed-up", "speed-up (target = 1)", digits=2, unit="×"),
-    Column("swing", "Change per session, points", digits=1, scale=100),
+    Column("swing", "Change per session", digits=1, scale=100, unit=" points"),
     Column("gain", "Gain, points", "accuracy gain (percentage points)", digits=1),
     Column("target", "Target"),
     Column("epoch", label="round"),
@@ -148,7 +148,7 @@ def column(name: str, score: Score | None = None) -> Column:
     ('val_rmse', 'Cluster, val_rmse', 'client val_rmse (lower is better) after the reply')
     """
     if name.startswith(TIME_TO):
-        return Column(name, f"Minutes to {name.removeprefix(TIME_TO)}'s accuracy", digits=0, scale=1 / 60)
+        return Column(name, f"Time to {name.removeprefix(TIME_TO)}'s accuracy", digits=0, scale=1 / 60, unit=" min")
     if name in COLUMNS or not name.endswith(LAST):
         known = COLUMNS.get(name) or Column(name)
         return known if score is None or score.plain else _scored(known, score)

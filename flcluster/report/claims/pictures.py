@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from flcluster.files import replacing
 from flcluster.records.columns import column
@@ -97,6 +100,15 @@ def _parts(axes: Axes) -> Iterator[str]:
 
 
 def save_drawn(figure: Figure, path: Path) -> None:
-    """Write a picture with its digest."""
+    """Write a picture in few colours, which makes it small, with its digest."""
+    drawn, told = BytesIO(), PngInfo()
+    figure.savefig(drawn, dpi=90, format="png")
+    told.add_text(DIGEST, digest(figure))
     with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=90, format="png", metadata={DIGEST: digest(figure)})
+        Image.open(drawn).convert("RGB").quantize(64).save(temporary, "png", pnginfo=told, optimize=True)
+
+
+def digest_of(path: Path) -> str:
+    """Return the digest that a picture was written with."""
+    with Image.open(path) as image:
+        return str(image.info[DIGEST])

@@ -4,12 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from flcluster.cli import main
 from flcluster.errors import UserError
 from flcluster.report.claims.page import BEGIN, END, PLACE, placed, render
-from flcluster.report.claims.pictures import DIGEST, digest
+from flcluster.report.claims.pictures import digest, digest_of
 from flcluster.report.claims.results import Results
 
 ROOT = Path(__file__).parents[4]
@@ -91,7 +90,7 @@ def test_a_picture_tells_what_is_drawn_in_it(curves):
     assert main(["claims", "--results", str(curves), "--write", "x.md"]) == 0
     assert Path("x.md").read_text() == f"![T]({PLACE}/p.png)![U]({PLACE}/b.png)\n"
     page = render(Results(curves), "x.md")
-    told = {name: Image.open(Path(PLACE) / name).text[DIGEST] for name in ("p.png", "b.png")}
+    told = {name: digest_of(Path(PLACE) / name) for name in ("p.png", "b.png")}
     assert told == {name: digest(figure) for name, figure in page.pictures.items()}
     for old, new in [("60,0.70", "60,0.71"), ("A-seed0", "C-seed0")]:
         (curves / "curves" / "s.csv").write_text(CURVES.replace(old, new))
@@ -130,7 +129,7 @@ def test_the_pages_are_what_the_results_make_of_them(page):
     """Whoever changes results/ makes the pages anew: flcluster claims --write docs/results.md README.md."""
     wanted, text = render(Results(ROOT / "results"), page.name), page.read_text()
     assert text == placed(text, wanted.text)
-    shown = {name: Image.open(page.parent / PLACE / name).text[DIGEST] for name in wanted.pictures}
+    shown = {name: digest_of(page.parent / PLACE / name) for name in wanted.pictures}
     assert shown == {name: digest(figure) for name, figure in wanted.pictures.items()}
 
 
