@@ -79,7 +79,7 @@ def test_papers_numbers_stand_beside_runs_of_their_setting(folder):
 def test_numbers_over_time_come_from_the_curves_of_the_same_code(curves):
     """B ends at the mean of .6 and .7: A is there after a minute, B itself after four."""
     page = made(curves, '{{ value("s", "A", "time to B") }} {{ value("s", "B", "time to B") }}').text
-    assert page == "1 4\n"
+    assert page == "1 min 4 min\n"
     assert made(curves, '{{ value("s", "A", "other_last") }}').text == "–\n"
 
 
