@@ -24,7 +24,7 @@ def claims(argv: list[str]) -> int:
     from flcluster.report.tables import terminal, wide_console
 
     results = Results(Path(given.results))
-    found, console = results.papers(), wide_console()
+    found, console = results.papers, wide_console()
     for paper in given.papers or found:
         if paper not in found:
             raise UserError(f"no claims of {paper!r};{did_you_mean(paper, found)} There are {listed(found)}")

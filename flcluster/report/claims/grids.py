@@ -60,11 +60,14 @@ def ranges(numbers: Sequence[int]) -> list[str]:
     return [text for run in runs for text in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run))]
 
 
-def counts_grid(papers: Mapping[str, Sequence[Judged]]) -> Grid:
-    """Return how many claims of each paper hold."""
+def counts_grid(papers: Mapping[str, Sequence[Judged]], examples: bool = False) -> Grid:
+    """Return how many claims of each paper hold; as an example the first that was tried."""
     rows = []
     for paper, found in papers.items():
         counts = Counter(each.found.verdict for each in found)
-        told = {name: str(counts[verdict]) for verdict, name in KINDS.items()}
-        rows.append({"paper": paper, "claims": str(len(found)), **told})
+        row = {"paper": paper, "claims": str(len(found))}
+        row |= {name: str(counts[verdict]) for verdict, name in KINDS.items()}
+        tried = [each for each in found if each.ours] if examples else []
+        told = [f"{each.claim.says}: {each.ours} (paper: {each.claim.paper})" for each in tried[:1]]
+        rows.append(row | {"for example": "".join(told)})
     return Grid("", rows)

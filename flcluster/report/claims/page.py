@@ -59,7 +59,7 @@ def placed(page: str, made: str) -> str:
     if BEGIN not in page or END not in page:
         return made
     before, after = page.split(BEGIN)[0], page.split(END)[1]
-    return f"{before}{BEGIN}\n\n{made}\n{END}{after}"
+    return f"{before}{BEGIN}\n{made}{END}{after}"
 
 
 def write_page(results: Results, path: Path) -> None:

@@ -37,13 +37,13 @@ class Pictures:
 
     def lines(self, name: str, study: str, *ys: str, title: str, x: str = "epoch", only: Sequence[str] = ()) -> str:
         """Draw columns of some variants over time."""
-        known = self.results.has(study)
-        return self._link(name, title, lines_figure(self.results.study(study), ys, x, title, only) if known else None)
+        told = self.results.studies.get(study)
+        return self._link(name, title, lines_figure(told, ys, x, title, only) if told else None)
 
     def bars(self, name: str, study: str, *ys: str, title: str, only: Sequence[str] = ()) -> str:
         """Draw final numbers of some variants."""
-        known = self.results.has(study)
-        return self._link(name, title, means_figure(self.results.study(study), ys, title, only) if known else None)
+        told = self.results.studies.get(study)
+        return self._link(name, title, means_figure(told, ys, title, only) if told else None)
 
     def _link(self, name: str, title: str, figure: Figure | None) -> str:
         if figure is None:

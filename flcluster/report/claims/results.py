@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from flcluster.errors import UserError
@@ -25,24 +26,32 @@ class Results:
 
     folder: Path
 
-    def papers(self) -> dict[str, list[Judged]]:
-        """Return every paper's claims with what was found, by the name of the paper."""
+    @cached_property
+    def papers(self) -> Mapping[str, Sequence[Judged]]:
+        """Every paper's claims with what was found, by the name of the paper."""
         files = sorted((self.folder / CLAIMS).glob("*.yaml"))
         if not files:
             raise UserError(f"{self.folder / CLAIMS} has no file of claims: give the folder results of a checkout")
         told = dict(read_claims(path) for path in files)
-        return {paper: [judge(claim, self.folder) for claim in claims] for paper, claims in told.items()}
+        return {paper: [judge(claim, self.studies.get) for claim in claims] for paper, claims in told.items()}
+
+    @cached_property
+    def studies(self) -> Mapping[str, Gathered]:
+        """The gathered runs of every study, by its name."""
+        return {path.stem: Gathered(path) for path in self.folder.glob("*.csv")}
 
     def study(self, name: str) -> Gathered:
-        """Return the gathered runs of a study."""
-        path = self.folder / f"{name}.csv"
-        if not path.exists():
+        """Return the gathered runs of a study that must be there."""
+        if name not in self.studies:
+            path = self.folder / f"{name}.csv"
             raise UserError(f"{path} is missing: flcluster gather RUNS --output {path} writes it")
-        return Gathered(path)
+        return self.studies[name]
+
+    # what a template may say ------------------------------------------------------------------------------------
 
     def has(self, study: str, *variants: str) -> bool:
         """Say whether a study's runs are there, and among them some of each variant."""
-        return (self.folder / f"{study}.csv").exists() and set(variants) <= set(self.study(study).variants)
+        return study in self.studies and set(variants) <= set(self.studies[study].variants)
 
     def value(self, study: str, variant: str, column: str) -> str:
         """Return a number of a variant, mean ± standard deviation over seeds."""
@@ -87,7 +96,7 @@ class Results:
             against: A variant that others are compared with, in points.
             paper: What a paper says of some variants, where none of its tables is about them.
         """
-        told = self.study(study) if self.has(study) else None
+        told = self.studies.get(study)
         names = [name for name in only or told.variants if name in told.variants] if told else []
         if told is None or not names:
             return f"*Not run yet: `results/{study}.csv`.*"
@@ -106,14 +115,13 @@ class Results:
 
     def claims(self, paper: str) -> str:
         """Return a paper's claims as Markdown, and below them why some do not hold."""
-        told = self.papers()
-        if paper not in told:
-            raise UserError(f"{self.folder / CLAIMS} has no claims of {paper!r}: it has {', '.join(told)}")
-        return claims_text(told[paper])
+        if paper not in self.papers:
+            raise UserError(f"{self.folder / CLAIMS} has no claims of {paper!r}: it has {', '.join(self.papers)}")
+        return claims_text(self.papers[paper])
 
-    def counts(self) -> str:
-        """Return how many claims hold, a line a paper."""
-        return markdown(counts_grid(self.papers()))
+    def counts(self, examples: bool = False) -> str:
+        """Return how many claims hold, a line a paper, with the first that was tried where examples are asked for."""
+        return markdown(counts_grid(self.papers, examples))
 
 
 def _text(shown: Column, values: Series) -> str:

@@ -8,6 +8,7 @@ import pytest
 from flcluster.errors import UserError
 from flcluster.files import slug
 from flcluster.report.claims.claim import judge, read_claims
+from flcluster.report.claims.results import Results
 from flcluster.report.paper_tables import list_tables, read_table
 from flcluster.report.study.file import read_study
 
@@ -21,7 +22,7 @@ SHIPPED = [
 
 def test_every_claim_is_judged_by_the_runs_that_are_there(folder):
     _, claims = read_claims(folder / "claims" / "p.yaml")
-    found = [judge(claim, folder) for claim in claims]
+    found = [judge(claim, Results(folder).studies.get) for claim in claims]
     assert [each.found.verdict for each in found] == ["holds", "holds", "holds", "not tried", "not tried"]
     assert [each.found.seeds for each in found] == [3, 3, 3, 0, 0]
     assert found[0].found.mean == pytest.approx((0.1 + 0.06 + 0.07) / 3)
@@ -34,7 +35,7 @@ def test_numbers_are_paired_by_seed(folder):
     rows = (folder / "s.csv").read_text().replace("B-seed0,M,D,1,4,0", "B-seed7,M,D,1,4,7")
     (folder / "s.csv").write_text(rows)
     _, (claim, *_) = read_claims(folder / "claims" / "p.yaml")
-    found = judge(claim, folder)
+    found = judge(claim, Results(folder).studies.get)
     assert found.found.text == "seen twice" and found.found.mean == pytest.approx(0.065)
     assert found.ours == "0.800 ±0.014 / 0.735 ±0.021"
 
@@ -64,7 +65,7 @@ def test_two_rows_of_one_run_are_refused(folder):
     (folder / "s.csv").write_text((folder / "s.csv").read_text() + "A-seed0,M,D,1,4,0,other,c,1,0.9,0.7\n")
     _, claims = read_claims(folder / "claims" / "p.yaml")
     with pytest.raises(UserError, match=r"s.csv has two rows of A-seed0"):
-        judge(claims[0], folder)
+        judge(claims[0], Results(folder).studies.get)
 
 
 @pytest.mark.parametrize(("paper", "claim"), [case for case in SHIPPED if case.values[1].study])
