@@ -13,7 +13,7 @@ from flcluster.files import replacing
 from flcluster.report.claims.pictures import Pictures, save_drawn
 from flcluster.report.claims.results import Results
 
-WORDS = ("has", "value", "gap", "seeds", "printed", "table", "claims", "counts")
+WORDS = ("has", "value", "gap", "printed", "table", "claims", "counts")
 """What a template may ask of the results."""
 BEGIN, END = "<!-- made by flcluster claims -->", "<!-- end of what flcluster claims makes -->"
 """Where a page has these lines, only what stands between them is made."""

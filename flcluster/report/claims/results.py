@@ -1,6 +1,5 @@
 """A folder of gathered runs and the claims they are held against: whatever a page may say of them."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +10,7 @@ from flcluster.records.columns import Column
 from flcluster.records.columns import column as described
 from flcluster.report.claims.claim import Judged, judge, read_claims
 from flcluster.report.claims.grids import claims_text, counts_grid
-from flcluster.report.gathered.studies import Gathered, Series, mean_and_deviation
+from flcluster.report.gathered.studies import Gathered, mean_and_deviation
 from flcluster.report.paper_tables import read_table
 from flcluster.report.printed import beside, notes
 from flcluster.report.tables import Grid, markdown
@@ -55,22 +54,15 @@ class Results:
 
     def value(self, study: str, variant: str, column: str) -> str:
         """Return a number of a variant, mean ± standard deviation over seeds."""
-        return _text(described(column), self.study(study).values(variant, column))
+        values = self.study(study).values(variant, column)
+        return described(column).text(*mean_and_deviation(values), runs=len(values)) or NONE
 
-    def gap(self, study: str, first: str, second: str, column: str, other: str = "") -> str:
-        """Return how many points one variant is above another (or above its ``other`` column), seed by seed."""
-        ours, theirs = self.study(study).values(first, column), self.study(study).values(second, other or column)
+    def gap(self, study: str, first: str, second: str, column: str) -> str:
+        """Return how many points one variant is above another, seed by seed."""
+        ours, theirs = self.study(study).values(first, column), self.study(study).values(second, column)
         gaps = {seed: 100 * (ours[seed] - theirs[seed]) for seed in set(ours) & set(theirs)}
         mean, deviation = mean_and_deviation(gaps)
         return f"{mean:+.1f}" + (f" ±{deviation:.1f}" if len(gaps) > 1 else "") if gaps else NONE
-
-    def seeds(self, study: str, *variants: str) -> str:
-        """Say how many seeds there are of each variant, or of some."""
-        told = Counter(variant for variant, _ in self.study(study).rows)
-        counts = [told[variant] for variant in variants or told]
-        few, many = min(counts), max(counts)
-        words = "one seed" if many == 1 else f"{many} seeds"
-        return words if few == many else f"{few} to {words}"
 
     def printed(self, table: str, column: str, **line: str) -> str:
         """Return a number of a paper's table, of the one line that has these cells; a share where it has per cent."""
@@ -122,7 +114,3 @@ class Results:
     def counts(self, examples: bool = False) -> str:
         """Return how many claims hold, a line a paper, with the first that was tried where examples are asked for."""
         return markdown(counts_grid(self.papers, examples))
-
-
-def _text(shown: Column, values: Series) -> str:
-    return shown.text(*mean_and_deviation(values), runs=len(values)) or NONE

@@ -38,11 +38,11 @@ def curves(folder):
 def test_a_template_has_words_and_the_runs_have_the_numbers(folder):
     page = made(
         folder,
-        '{{ value("s", "A", "client_acc") }}; {{ gap("s", "A", "B", "client_acc") }}; {{ seeds("s") }}\n'
+        '{{ value("s", "A", "client_acc") }}; {{ gap("s", "A", "B", "client_acc") }}\n'
         '{{ table("s", "client_acc", against="B", paper={"A": ".9"}) }}\n{{ claims("P") }}\n{{ counts() }}\n'
         "{{ counts(examples=true) }}",
     ).text
-    assert page.startswith("0.800 ±0.010; +7.7 ±2.1; 3 seeds\n")
+    assert page.startswith("0.800 ±0.010; +7.7 ±2.1\n")
     assert "| A | 3 | 0.800 ±0.010 | +7.7 ±2.1 | .9 |" in page and "`results/s.csv`, commit abcdefg." in page
     assert "- 5: not tried: a week" in page and "- 4: not run yet." in page
     assert "| P | 5 | 3 | 0 | 0 | 0 | 0 | 2 |\n" in page
