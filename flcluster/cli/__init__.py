@@ -32,7 +32,7 @@ COMMANDS: dict[str, str] = {
     "predict": "Write what a model of a run predicts: RUN --cluster K | --client M [--split test] [--output FILE].",
     "export": "Write one model of a run as a plain Lightning checkpoint: RUN --cluster K | --client M [--output FILE].",
     "completion": "Print a script with which a shell completes commands, keys and names: bash, zsh or tcsh.",
-    "claims": "Hold what the papers say against results/, claim by claim: [PAPER …] [--write docs/claims.md].",
+    "claims": "Hold what the papers say against results/, claim by claim: [PAPER …] [--write PAGE …].",
     "tables": "Print the papers' result tables: [NAME …] [--output FILE.md]; without a name, list them.",
 }
 """What there is, by name, and what ``--help`` says of it."""

@@ -6,29 +6,31 @@ from flcluster.cli.arguments import parser_of
 
 
 def claims(argv: list[str]) -> int:
-    """Print the papers' claims with verdicts; write the page of results that is made from them."""
+    """Print the papers' claims with verdicts; write the pages that are made from them."""
     parser = parser_of("claims")
     parser.add_argument("papers", nargs="*", type=str, help="Papers, e.g. FIELDING; default all.")
     parser.add_argument("--results", type=str, default="results", help="Folder of gathered runs and claims.")
     parser.add_argument(
-        "--write", type=str | None, default=None, help="Page to write from results/NAME.in, e.g. docs/claims.md."
+        "--write", nargs="*", type=str, default=[], help="Pages to make of results/NAME.in: docs/results.md README.md."
     )
     given = parser.parse_args(argv)
     from dataclasses import replace
 
     from flcluster.engine.messages.words import did_you_mean, listed
     from flcluster.errors import UserError
-    from flcluster.report.claims.page import Results, claims_grid, counts_grid, write_page
+    from flcluster.report.claims.grids import claims_grid, counts_grid
+    from flcluster.report.claims.page import write_page
+    from flcluster.report.claims.results import Results
     from flcluster.report.tables import terminal, wide_console
 
     results = Results(Path(given.results))
-    found, console = results.papers(), wide_console()
+    found, console = results.papers, wide_console()
     for paper in given.papers or found:
         if paper not in found:
             raise UserError(f"no claims of {paper!r};{did_you_mean(paper, found)} There are {listed(found)}")
         console.print(terminal(replace(claims_grid(found[paper]), title=paper)))
     console.print(terminal(replace(counts_grid(found), title="Claims")))
-    if given.write:
-        write_page(results, Path(given.write))
-        print(f"wrote {given.write}")
+    for page in given.write:
+        write_page(results, Path(page))
+        print(f"wrote {page}")
     return 0

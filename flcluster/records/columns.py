@@ -7,6 +7,8 @@ from flcluster.score import Score, is_score
 
 LAST = "_last"
 """End of the name of a column that is the mean of another's last rows."""
+TIME_TO = "time to "
+"""Beginning of the name of a column that is the simulated time to another variant's final accuracy."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ _COLUMNS = (
     Column("coordinator_seconds", "Coordinator, s", "coordinator's time (s)", shown=False),
     Column("upload_bytes", "Bytes sent", "bytes sent by clients so far", digits=0, shown=False),
     Column("download_bytes", "Bytes received", "bytes received by clients so far", digits=0, shown=False),
-    Column("report_bytes", label="bytes of reports", digits=0, shown=False),
+    Column("report_bytes", "Bytes of reports", "bytes of reports", digits=0, shown=False),
     Column("report_compute", digits=0, shown=False),
     Column("client_compute", digits=0, shown=False),
     Column("server_compute", digits=0, shown=False),
@@ -117,6 +119,7 @@ _COLUMNS = (
     Column("filtered", shown=False),
     Column("tta", "Time to target", "time to accuracy", digits=1),
     Column("speedup", "Speed-up", "speed-up (target = 1)", digits=2, unit="×"),
+    Column("swing", "Change per session", digits=1, scale=100, unit=" points"),
     Column("gain", "Gain, points", "accuracy gain (percentage points)", digits=1),
     Column("target", "Target"),
     Column("epoch", label="round"),
@@ -144,6 +147,8 @@ def column(name: str, score: Score | None = None) -> Column:
     >>> column("client_acc", rmse).title, column("cluster_acc", rmse).title, column("client_acc_after", rmse).label
     ('val_rmse', 'Cluster, val_rmse', 'client val_rmse (lower is better) after the reply')
     """
+    if name.startswith(TIME_TO):
+        return Column(name, f"Time to {name.removeprefix(TIME_TO)}'s accuracy", digits=0, scale=1 / 60, unit=" min")
     if name in COLUMNS or not name.endswith(LAST):
         known = COLUMNS.get(name) or Column(name)
         return known if score is None or score.plain else _scored(known, score)

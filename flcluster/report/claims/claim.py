@@ -1,6 +1,6 @@
 """Claims of papers as a file tells them, and what the gathered runs make of each."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,9 +8,10 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from flcluster.errors import UserError
-from flcluster.records.columns import column
+from flcluster.records.columns import LAST, column
 from flcluster.report.claims.verdict import Found, Rule, differences, judged
 from flcluster.report.gathered.studies import Gathered, Series, mean_and_deviation
+from flcluster.score import is_score
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,13 @@ class Claim:
     cost: str = ""
     """What it would take to try it, where it was not."""
 
+    @property
+    def sentence(self) -> str:
+        """The sentence with how near is near."""
+        unit = f"{100 * self.margin:g} points" if is_score(self.column.removesuffix(LAST)) else f"{self.margin:g}"
+        near = f" (within {unit})".replace(" 1 points", " 1 point") if self.rule == "near" else ""
+        return self.says + near
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -75,12 +83,12 @@ def read_claims(path: Path) -> tuple[str, list[Claim]]:
         raise UserError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(tree, dict) or set(tree) != {"paper", "claims"} or not isinstance(tree["claims"], list):
         raise UserError(f"{path} must have two keys: paper, and claims, a list")
-    return str(tree["paper"]), [_claim(path, at, told) for at, told in enumerate(tree["claims"], start=1)]
-
-
-def _claim(path: Path, at: int, told: object) -> Claim:
     parser = ArgumentParser(exit_on_error=False, allow_abbrev=False)
     parser.add_class_arguments(Claim)
+    return str(tree["paper"]), [_claim(parser, path, at, told) for at, told in enumerate(tree["claims"], start=1)]
+
+
+def _claim(parser: ArgumentParser, path: Path, at: int, told: object) -> Claim:
     try:
         if not isinstance(told, dict):
             raise UserError(f"must be a mapping, got {told!r}")
@@ -89,6 +97,8 @@ def _claim(path: Path, at: int, told: object) -> Claim:
             raise UserError("one that was tried has first, and second or number")
         if not claim.study and not claim.cost:
             raise UserError("one that was not tried has cost")
+        if claim.rule == "near" and claim.margin <= 0:
+            raise UserError("near has a margin above 0")
     except Exception as error:  # jsonargparse raises several kinds
         raise UserError(f"{path}, claim {at}: {' '.join(str(error).split())}") from error
     return claim
@@ -100,17 +110,16 @@ def _in_full(told: dict[str, object]) -> dict[str, object]:
     return {**told, **sides}
 
 
-def judge(claim: Claim, folder: Path) -> Judged:
-    """Hold a claim against the runs that are gathered in a folder."""
-    if not claim.study or not (folder / f"{claim.study}.csv").exists():
+def judge(claim: Claim, find: Callable[[str], Gathered | None]) -> Judged:
+    """Hold a claim against gathered runs, which are found by the name of their study."""
+    if claim.first is None:
         return Judged(claim, judged(differences({}, {}), claim.rule), "")
-    assert claim.first is not None
-    first = _values(claim, claim.first, folder)
+    first = _values(claim, claim.first, find)
     if claim.second is None:
         assert claim.number is not None
         second: Series = dict.fromkeys(first, claim.number)
     else:
-        second = _values(claim, claim.second, folder)
+        second = _values(claim, claim.second, find)
     shared = sorted(set(first) & set(second))
     found = judged(differences(first, second), claim.rule, claim.margin)
     both = [_text(claim, side, {seed: v[seed] for seed in shared}) for side, v in _told(claim, first, second)]
@@ -122,10 +131,9 @@ def _told(claim: Claim, first: Series, second: Series) -> Sequence[tuple[Side, S
     return [(claim.first, first), *([(claim.second, second)] if claim.second is not None else [])]
 
 
-def _values(claim: Claim, side: Side, folder: Path) -> Series:
-    path = folder / f"{side.study or claim.study}.csv"
-    told = Gathered(path)
-    return told.values(side.of, side.column or claim.column) if path.exists() and side.of in told.variants else {}
+def _values(claim: Claim, side: Side, find: Callable[[str], Gathered | None]) -> Series:
+    told = find(side.study or claim.study)
+    return told.values(side.of, side.column or claim.column) if told and side.of in told.variants else {}
 
 
 def _text(claim: Claim, side: Side, values: Series) -> str:

@@ -50,8 +50,9 @@ class Found:
 
 
 def differences(first: Mapping[int, float], second: Mapping[int, float]) -> NDArray[np.float64]:
-    """Return first minus second for the seeds that both have."""
-    return np.array([first[seed] - second[seed] for seed in sorted(set(first) & set(second))], dtype=np.float64)
+    """Return first minus second for the seeds that both have a finite number of."""
+    gaps = np.array([first[seed] - second[seed] for seed in sorted(set(first) & set(second))], dtype=np.float64)
+    return gaps[np.isfinite(gaps)]
 
 
 def judged(gaps: NDArray[np.float64], rule: Rule, margin: float = 0.0) -> Found:

@@ -1,6 +1,7 @@
 """Finished runs as rows of one small CSV file a study."""
 
 import csv
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from flcluster.errors import UserError
 from flcluster.records.columns import LAST
 from flcluster.records.configuration import configuration_key
-from flcluster.records.reader import Run, key_of, number, results
+from flcluster.records.reader import Run, Summary, key_of, number, results
 from flcluster.report.curves import final_value
 from flcluster.report.tables import write_csv
 
@@ -47,6 +48,19 @@ def row_of(run: Run) -> Row:
     row |= {f"{name}{LAST}": shortened(final_value(v)) for name, v in curves.items() if f"{name}{LAST}" not in final}
     row |= {} if run.score.plain else run.score.entries
     return {name: str(value) for name, value in row.items()}
+
+
+def summary_of(row: Row) -> Summary:
+    """Return what a row tells of its run's summary: what ``key_of`` has put together, taken apart.
+
+    >>> row = {"dataset": "CIFAR10, Dirichlet(0.1), 5 clients", "K": "1", "clients": "5", "method": "Local"}
+    >>> summary_of(row)["dataset"], summary_of(row)["partition"]
+    ('CIFAR10', 'Dirichlet(0.1)')
+    """
+    parts = re.fullmatch(r"([^,]+), (.+), \d+ clients", row["dataset"])
+    dataset, partition = parts.groups() if parts else (row["dataset"], "")
+    told = {"dataset": dataset, "partition": partition, "num_clients": row.get("clients", "")}
+    return told | {"num_clusters": int(row["K"]), "algorithm": row["method"]}
 
 
 def first_value(values: NDArray[np.float64]) -> float:

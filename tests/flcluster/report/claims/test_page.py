@@ -1,104 +1,149 @@
-"""Claims held against gathered runs, and the page that is made of them."""
+"""The pages that are made of claims and gathered runs, and that those of the repository are made of results/."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from flcluster.cli import main
 from flcluster.errors import UserError
-from flcluster.report.claims.claim import judge, read_claims
-from flcluster.report.claims.page import Results, render
+from flcluster.report.claims.page import BEGIN, END, PLACE, placed, render
+from flcluster.report.claims.pictures import digest, digest_of
+from flcluster.report.claims.results import Results
 
 ROOT = Path(__file__).parents[4]
-CLAIMS = """
-paper: P
-claims:
-  - {says: A is ahead, source: Table 1, setting: digits, study: s, first: A, second: B, paper: .9 / .8}
-  - {says: A is at .8, source: Table 1, setting: digits, study: s, first: A, number: 0.8, rule: near, margin: 0.01}
-  - {says: later is better, source: text, setting: digits, study: s, first: {of: A}, second: {of: A, column: before}}
-  - {says: C is ahead, source: text, setting: digits, study: s, first: C, second: B}
-  - {says: large, source: text, setting: CIFAR, cost: a week}
+PAGES = [ROOT / "README.md", ROOT / "docs" / "results.md"]
+CURVES = """run,commit,update,epoch,time,client_acc
+A-seed0,abcdefghi,0,0,0,0.1
+A-seed0,abcdefghi,1,1,60,0.70
+A-seed0,abcdefghi,2,2,120,0.80
+A-seed0,other,1,1,60,0.99
+B-seed0,abcdefghi,1,1,60,0.60
+B-seed0,abcdefghi,2,2,240,0.70
 """
-ROWS = """run,method,dataset,K,clients,seed,commit,config,seconds,client_acc,before
-A-seed0,M,D,1,4,0,abcdefghi,c,1,0.80,0.7
-A-seed1,M,D,1,4,1,abcdefghi,c,1,0.81,0.7
-A-seed2,M,D,1,4,2,abcdefghi,c,1,0.79,0.7
-B-seed0,M,D,1,4,0,abcdefghi,c,1,0.70,
-B-seed1,M,D,1,4,1,abcdefghi,c,1,0.75,
-B-seed2,M,D,1,4,2,abcdefghi,c,1,0.72,
-"""
+
+
+def made(folder, template):
+    (folder / "x.md.in").write_text(template)
+    return render(Results(folder), "x.md")
 
 
 @pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "r" / "claims").mkdir(parents=True)
-    (tmp_path / "r" / "claims" / "p.yaml").write_text(CLAIMS)
-    (tmp_path / "r" / "s.csv").write_text(ROWS)
-    return tmp_path / "r"
-
-
-def test_every_claim_is_judged_by_the_runs_that_are_there(folder):
-    _, claims = read_claims(folder / "claims" / "p.yaml")
-    found = [judge(claim, folder) for claim in claims]
-    assert [each.found.verdict for each in found] == ["holds", "holds", "holds", "not tried", "not tried"]
-    assert [each.found.seeds for each in found] == [3, 3, 3, 0, 0]
-    assert found[0].found.mean == pytest.approx((0.1 + 0.06 + 0.07) / 3)
-    assert found[0].ours == "0.800 ±0.010 / 0.723 ±0.025" and found[3].ours == ""
+def curves(folder):
+    (folder / "curves").mkdir()
+    (folder / "curves" / "s.csv").write_text(CURVES)
+    return folder
 
 
 def test_a_template_has_words_and_the_runs_have_the_numbers(folder):
-    (folder / "x.md.in").write_text(
-        '{{ value("s", "A", "client_acc") }}; {{ gap("s", "A", "B", "client_acc") }}; {{ seeds("s") }}; '
-        '{{ commits("s") }}\n\n{{ table("s", "client_acc", printed={"A": ".9"}) }}\n\n{{ claims("P") }}\n\n'
-        "{{ counts() }}\n"
+    page = made(
+        folder,
+        '{{ value("s", "A", "client_acc") }}; {{ gap("s", "A", "B", "client_acc") }}\n'
+        '{{ table("s", "client_acc", against="B", paper={"A": ".9"}) }}\n{{ claims("P") }}\n{{ counts() }}\n'
+        "{{ counts(examples=true) }}",
+    ).text
+    assert page.startswith("0.800 ±0.010; +7.7 ±2.1\n")
+    assert "| A | 3 | 0.800 ±0.010 | +7.7 ±2.1 | .9 |" in page and "`results/s.csv`, commit abcdefg." in page
+    assert "- 5: not tried: a week" in page and "- 4: not run yet." in page
+    assert "| P | 5 | 3 | 0 | 0 | 0 | 0 | 2 |\n" in page
+    assert "| 2 | A is ahead: 0.800 ±0.010 / 0.723 ±0.025 (paper: .9 / .8) |" in page
+
+
+def test_what_has_not_run_is_said_or_left_out(folder):
+    page = made(
+        folder,
+        '{{ table("t", "client_acc") }}{{ lines("p", "t", "client_acc", title="T") }}\n'
+        '{{ table("s", "client_acc", only=["A", "C"]) }}\n{{ has("s", "A") }} {{ has("s", "C") }} {{ has("t") }}\n',
     )
-    page = render(Results(folder), "x.md")
-    assert page.startswith("0.800 ±0.010; +7.7 ±2.1; 3 seeds; abcdefg\n")
-    assert "| A | 3 | 0.800 ±0.010 | .9 |" in page and "- 5, not tried: a week" in page
-    assert "- 4, not tried: its runs are not in s.csv yet." in page
-    assert "| P | 5 | 3 | 0 | 0 | 0 | 2 |" in page
+    assert page.text.startswith("*Not run yet: `results/t.csv`.*\n| variant") and page.pictures == {}
+    assert "| A |" in page.text and "| C |" not in page.text and "True False False" in page.text
 
 
-@pytest.mark.parametrize(
-    ("told", "said"),
-    [
-        ("paper: P", "must have two keys"),
-        ("paper: P\nclaims: [7]", "claim 1: must be a mapping"),
-        ("paper: P\nclaims: [{says: a, source: b, setting: c}]", "claim 1: one that was not tried has cost"),
-        ("paper: P\nclaims: [{says: a, source: b, setting: c, study: s, first: A}]", "has first, and second or number"),
-        ("paper: P\nclaims: [{says: a, source: b, setting: c, cost: d, rule: larger}]", "rule"),
-        ("paper: P\nclaims: [{says: a, source: b, setting: c, cost: d, prose: e}]", "prose"),
-        ("paper: [", "cannot be read"),
-    ],
-)
-def test_a_wrong_file_is_refused_by_its_name_and_the_claims_number(tmp_path, told, said):
-    path = tmp_path / "wrong.yaml"
-    path.write_text(told)
-    with pytest.raises(UserError, match=said) as caught:
-        read_claims(path)
-    assert "wrong.yaml" in str(caught.value)
+def test_rows_of_one_variant_that_are_no_repeats_are_named(folder):
+    rows = (folder / "s.csv").read_text().replace("A-seed2,M,D,1,4,2,abcdefghi,c", "A-seed2,M,D,1,4,2,other,d")
+    (folder / "s.csv").write_text(rows)
+    page = made(folder, '{{ table("s", "client_acc") }}').text
+    assert "commits abcdefg, other. Seeds of A differ in more than the seed." in page
 
 
-def test_two_rows_of_one_run_are_refused(folder):
-    (folder / "s.csv").write_text(ROWS + "A-seed0,M,D,1,4,0,other,c,1,0.9,0.7\n")
-    _, claims = read_claims(folder / "claims" / "p.yaml")
-    with pytest.raises(UserError, match=r"s.csv has two rows of A-seed0"):
-        judge(claims[0], folder)
+def test_papers_numbers_stand_beside_runs_of_their_setting(folder):
+    rows = (folder / "s.csv").read_text().replace("A-seed0,M,D,1,4", "IFCA-seed0,IFCA,MNIST,2,100")
+    (folder / "s.csv").write_text(rows)
+    page = made(
+        folder,
+        '{{ table("s", "client_acc") }} {{ printed("dfca_table2", "mean_pct", method="IFCA", dataset="MNIST") }}',
+    )
+    assert "| IFCA | 1 | 0.800 | 0.939 ±0.0006 |" in page.text and page.text.endswith("0.931\n")
+    with pytest.raises(UserError, match="3 lines of the paper's table dfca_table2"):
+        made(folder, '{{ printed("dfca_table2", "mean_pct", method="IFCA") }}')
 
 
-def test_the_command_prints_and_writes(folder, capsys):
+def test_numbers_over_time_come_from_the_curves_of_the_same_code(curves):
+    """B ends at the mean of .6 and .7: A is there after a minute, B itself after four."""
+    page = made(curves, '{{ value("s", "A", "time to B") }} {{ value("s", "B", "time to B") }}').text
+    assert page == "1 min 4 min\n"
+    told = '{{ value("s", "B", "client_acc_last") }} {{ value("s", "A", "other_last") }} {{ value("s", "A", "none") }}'
+    assert made(curves, told).text == "0.650 – –\n"
+
+
+def test_a_picture_tells_what_is_drawn_in_it(curves):
+    (curves / "x.md.in").write_text(
+        '{{ lines("p", "s", "client_acc", title="T") }}{{ bars("b", "s", "before", title="U") }}'
+    )
+    assert main(["claims", "--results", str(curves), "--write", "x.md"]) == 0
+    assert Path("x.md").read_text() == f"![T]({PLACE}/p.png)![U]({PLACE}/b.png)\n"
+    page = render(Results(curves), "x.md")
+    told = {name: digest_of(Path(PLACE) / name) for name in ("p.png", "b.png")}
+    assert told == {name: digest(figure) for name, figure in page.pictures.items()}
+    for old, new in [("60,0.70", "60,0.71"), ("A-seed0", "C-seed0")]:
+        (curves / "curves" / "s.csv").write_text(CURVES.replace(old, new))
+        assert digest(render(Results(curves), "x.md").pictures["p.png"]) != told["p.png"]
+    (figure,) = (page.pictures["p.png"],)
+    assert [line.get_ydata().tolist() for line in figure.axes[0].lines] == [[0.7, 0.8], [0.6, 0.7]]
+
+
+def test_only_what_stands_between_the_marks_is_made(folder):
+    (folder / "x.md.in").write_text('{{ value("s", "A", "client_acc") }}')
+    for before in ("old", "older and longer"):
+        Path("x.md").write_text(f"mine\n{BEGIN}\n{before}\n{END}\nmine too\n")
+        assert main(["claims", "--results", str(folder), "--write", "x.md"]) == 0
+        assert Path("x.md").read_text() == f"mine\n{BEGIN}\n0.800 ±0.010\n{END}\nmine too\n"
+
+
+def test_the_command_prints_writes_and_says_what_is_wrong(folder, capsys):
     (folder / "page.md.in").write_text('{{ claims("P") }}\n')
     assert main(["claims", "--results", str(folder), "--write", "page.md"]) == 0
     assert "A is ahead" in capsys.readouterr().out and "holds" in Path("page.md").read_text()
-    (folder / "page.md.in").write_text('{{ value("s", "D", "client_acc") }}\n')
-    assert main(["claims", "--results", str(folder), "--write", "page.md"]) == 2
-    assert "s.csv has no runs of 'D'; It has A, B" in capsys.readouterr().err.replace("  ", " ")
+    for template, said in [
+        ('{{ value("s", "D", "client_acc") }}', "s.csv has no runs of 'D'; It has A, B"),
+        ("\n{{ typo }}", "page.md.in: 'typo' is undefined"),
+        ("{% if %}", "page.md.in, line 1: "),
+        ('{{ claims("Q") }}', "has no claims of 'Q': it has P"),
+    ]:
+        (folder / "page.md.in").write_text(template)
+        assert main(["claims", "--results", str(folder), "--write", "page.md"]) == 2
+        assert said in capsys.readouterr().err.replace("  ", " ")
     assert main(["claims", "Q", "--results", str(folder)]) == 2
     assert main(["claims", "--results", str(folder), "--write", "other.md"]) == 2
 
 
-@pytest.mark.parametrize("template", sorted((ROOT / "results").glob("*.in")), ids=lambda path: path.stem)
-def test_the_pages_are_what_the_results_make_of_them(template):
-    """Whoever changes results/ or a template makes the page anew: flcluster claims --write docs/NAME.md."""
-    page = template.name.removesuffix(".in")
-    assert (ROOT / "docs" / page).read_text() == render(Results(ROOT / "results"), page)
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_the_pages_are_what_the_results_make_of_them(page):
+    """Whoever changes results/ makes the pages anew: flcluster claims --write docs/results.md README.md."""
+    wanted, text = render(Results(ROOT / "results"), page.name), page.read_text()
+    assert text == placed(text, wanted.text)
+    shown = {name: digest_of(page.parent / PLACE / name) for name in wanted.pictures}
+    assert shown == {name: digest(figure) for name, figure in wanted.pictures.items()}
+
+
+def test_there_are_no_pictures_of_runs_that_are_gone():
+    wanted = {name for page in PAGES for name in render(Results(ROOT / "results"), page.name).pictures}
+    assert {path.name for path in (ROOT / "docs" / PLACE).iterdir()} == wanted
+
+
+@pytest.mark.parametrize("template", sorted((ROOT / "results").glob("*.in")), ids=lambda path: path.name)
+def test_no_result_is_typed(template):
+    """All tables are made; outside of {{ … }} the only numbers with three decimals are settings."""
+    words = re.sub(r"{{.*?}}|{%.*?%}", "", template.read_text(), flags=re.DOTALL)
+    assert not [line for line in words.splitlines() if line.startswith("|")]
+    assert set(re.findall(r"(?<!\d)0?\.\d{3}\b", words)) <= {".001", ".025"}

@@ -1,5 +1,7 @@
 """The rule by which a claim holds."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -40,6 +42,19 @@ def test_an_order_by_a_margin():
     assert judged(gaps, "above", 0.01).verdict == "does not hold"
 
 
+def test_more_seeds_settle_less_of_a_difference():
+    """By hand: -1, 0, 1, 2, 3 have mean 1, deviation 1.581 and error .707: 1.41 of them; 0 to 4 have 2.83."""
+    assert judged(np.array([-0.01, 0.0, 0.01, 0.02, 0.03]), "above").verdict == "not settled"
+    assert judged(np.array([0.0, 0.01, 0.02, 0.03, 0.04]), "above").verdict == "holds"
+
+
+def test_seeds_are_paired():
+    """Seeds differ by ten times what the methods differ by, and still every seed says the same; or they do not."""
+    theirs = {0: 0.5, 1: 0.7, 2: 0.9}
+    assert judged(differences({0: 0.52, 1: 0.715, 2: 0.925}, theirs), "above").verdict == "holds"
+    assert judged(differences({0: 0.90, 1: 0.715, 2: 0.545}, theirs), "above").verdict == "not settled"
+
+
 def test_near_is_within_the_margin_on_average():
     assert judged(np.array([0.02, -0.02, 0.003]), "near", 0.01).verdict == "holds"
     assert judged(np.array([0.02, 0.02, 0.003]), "near", 0.01).verdict == "does not hold"
@@ -49,3 +64,4 @@ def test_near_is_within_the_margin_on_average():
 def test_differences_are_of_the_seeds_that_both_have():
     found = differences({0: 0.5, 1: 0.6, 2: 0.7}, {2: 0.5, 1: 0.5, 5: 0.1})
     np.testing.assert_allclose(found, [0.1, 0.2])
+    assert len(differences({0: math.nan, 1: 0.5}, {0: 0.5, 1: 0.4})) == 1  # what was not measured says nothing
