@@ -11,7 +11,12 @@ from mutants import ROOT, Mutant
 TESTS = (
     *("algorithms", "flcluster/clustering", "flcluster/devices", "flcluster/engine", "flcluster/federation"),
     *("flcluster/protocol", "flcluster/records", "flcluster/topology", "flcluster/report"),
-    *("test_docstrings.py", "flcluster/test_data.py", "datamodules/test_lightning.py", "faults/short/test_try_configs.py"),
+    *(
+        "test_docstrings.py",
+        "flcluster/test_data.py",
+        "datamodules/test_lightning.py",
+        "faults/short/test_try_configs.py",
+    ),
 )
 """Tests that are asked: those of commands and scripts, which make whole runs, would take too long."""
 LIMIT = 200.0
