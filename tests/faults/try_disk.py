@@ -5,6 +5,7 @@ to the same bits; commands say it in one line and leave nothing half-written; a 
 """
 
 import contextlib
+import gc
 import io
 import os
 import shutil
@@ -36,6 +37,7 @@ def command(*words):
             code = end.code
         except BaseException:
             return None, said.getvalue() + traceback.format_exc()
+    gc.collect()  # what is still mapped of files that were removed takes room on the disk
     return code, said.getvalue()
 
 
