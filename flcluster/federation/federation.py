@@ -21,8 +21,9 @@ from flcluster.errors import UserError
 from flcluster.federation.bank import Bank, Table
 from flcluster.federation.extras import Extras
 from flcluster.federation.flat.evaluating import accuracy, mean_loss
+from flcluster.federation.flat.trying import try_on
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, Training, samples_processed
-from flcluster.federation.layout import Layout
+from flcluster.federation.layout import Layout, check_row
 from flcluster.federation.lightning_worker import LightningWorker
 from flcluster.federation.paths import check_classes, why_batches, why_trainer
 from flcluster.federation.ranks import Ranks
@@ -30,6 +31,7 @@ from flcluster.federation.scoring import Scoring
 from flcluster.federation.together.rule import Wish, why_one_by_one
 from flcluster.federation.together.several import Several
 from flcluster.federation.worker import Worker
+from flcluster.given import is_own
 from flcluster.score import Score
 from flcluster.seeds import torch_seed
 
@@ -89,7 +91,11 @@ class Federation:
                 name = type(module).__name__
                 raise UserError(f"engine.metric is {scoring.metric}, but {name} is scored by accuracy: leave it out")
             check_classes(self.data, module)
-            return Worker(self.fabric, module, self.seed)
+            own = Worker(self.fabric, module, self.seed)
+            if is_own(type(module)):
+                for client in self.data.holding(0)[:1].tolist():
+                    try_on(own, self.data.shard(client).train, self.data.num_classes)
+            return own
         first = self.data.holding(0)
         probe = self.data.shard(int(first[0])).train if len(first) else self.data.pool("train")
         made = LightningWorker(self.fabric, module, self.seed, probe, self.data.batch_size, scoring, self.data, extras)
@@ -232,6 +238,8 @@ class Federation:
             yield from self._train_some(some, observe)
 
     def _train_some(self, jobs: Sequence[Job], observe: Observe[Seen] | None) -> list[Trained[Seen]]:
+        for job in jobs:
+            check_row(job.start, self.layout.row)
         load = [samples_processed(len(job.view), job.epochs, job.batch_size, job.steps) for job in jobs]
         owners = self.ranks.balance(load)
         own = [i for i, owner in enumerate(owners) if owner == self.ranks.rank]

@@ -1,19 +1,26 @@
 """A run in progress, one step at a time, and what is known of each client update."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from flcluster.engine.loops.guard import unknown
+from flcluster.engine.loops.returned import check_extra, check_kept, check_untouched, marks, state_of
 from flcluster.engine.measures import BOTH
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
 from flcluster.federation.layout import all_finite
+from flcluster.given import is_own, named
 from flcluster.protocol.base import Algorithm
 from flcluster.records.exchange import Exchange
 from flcluster.records.population import Population
 
 S = TypeVar("S")
+
+EARLY = 3
+"""Steps of a run at which a method is looked at more closely."""
 
 
 class Loop(ABC, Generic[S]):
@@ -43,14 +50,38 @@ class Loop(ABC, Generic[S]):
 
     def begin(self) -> None:
         """Make the first state."""
-        self.state = self.algorithm.init(self.fed)
+        self.state = state_of(self.algorithm.init(self.fed), self.algorithm, "init")
         models = self.algorithm.server_models(self.state)
         if models is not None and not all_finite(models):
             raise UserError(
                 "the first models are not finite: look at the weights they start from (model_start), or, if they were "
-                "trained before the first step, try a lower learning rate (model.lr)"
+                f"trained before the first step, try a lower learning rate (model.lr); {named(self.algorithm, 'init')} "
+                "made them"
             )
         self.gaps = unknown(self.state)
+        check_kept(self.algorithm, self.state, self.fed.layout.row, "init")
+
+    @property
+    def early(self) -> bool:
+        """Whether the next step is among the first, at which what a method does is looked at more closely."""
+        return self.position < EARLY
+
+    def check_learning(self, refused: int, enough: int) -> None:
+        """Refuse a module of a user's own with which nobody's training came to finite numbers from the first on."""
+        module = self.fed.module
+        if refused >= enough and is_own(type(module)):
+            raise UserError(
+                f"{named(module)}: all of the first {refused} local trainings ended in numbers that are not finite: "
+                "lower its learning rate (model.lr), or look at its loss"
+            )
+
+    @contextmanager
+    def looking(self, method: str) -> Iterator[None]:
+        """Look, if the step in the block is among the first, whether it leaves the state alone that it is given."""
+        before = marks(self.state) if self.early else None
+        yield
+        if before is not None:
+            check_untouched(before, self.state, self.algorithm, method)
 
     @abstractmethod
     def advance(self) -> list[Exchange]:
@@ -102,7 +133,7 @@ class Loop(ABC, Generic[S]):
 
     def gauges(self) -> dict[str, float]:
         """Return what a session's row shows of the run as it is now."""
-        return self.algorithm.gauges(self.state)
+        return check_extra(self.algorithm.gauges(self.state), self.extra_metrics, self.algorithm, "gauges")
 
     def save(self) -> dict[str, Any]:
         """Return what a checkpoint must hold."""

@@ -11,6 +11,7 @@ from flcluster.data import Shard
 from flcluster.devices.schedule import Workload, scheduled
 from flcluster.engine.loops.base import Loop
 from flcluster.engine.loops.guard import broken
+from flcluster.engine.loops.returned import check_kept, check_reply, pair_of
 from flcluster.engine.measures import both_accuracies, local_accuracies
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, Trained
@@ -22,6 +23,9 @@ from flcluster.protocol.uploads import Reply, Upload, UploadAlgorithm
 from flcluster.records.exchange import Exchange
 
 S = TypeVar("S")
+
+ENOUGH = 10
+"""Uploads that are refused, and none taken in, after which it is not the clients."""
 
 
 class UploadLoop(Loop[S]):
@@ -77,11 +81,13 @@ class UploadLoop(Loop[S]):
         """Let the method answer; a bad upload leaves everything as it was: return ``refused`` or ``undone``."""
         why = self._refusal(up)
         if why:
+            if self.epoch == 0:
+                self.check_learning(self.position + 1, min(ENOUGH, len(self.fed.data.participants)))
             self.fed.fabric.call("on_refused", loop=self, upload=up, why=why)
             self.troubles.append(f"refused the upload of client {up.client}, which {why}")
             return "refused"
         with self.fed.bank.tracked() as bank:
-            state, reply = self.algorithm.upload(self.state, up, self.fed)
+            state, reply = self._answer(up)
             why = broken(self.state, state, self.gaps) or broken(None, (reply.row, reply.anchor), name="reply")
             if why:
                 bank.undo()
@@ -91,6 +97,16 @@ class UploadLoop(Loop[S]):
         self.epoch += 1
         self._hand_out(up.client, reply)
         return reply
+
+    def _answer(self, up: Upload) -> tuple[S, Reply]:
+        """Let the method answer, and look at what it returns."""
+        algorithm, row = self.algorithm, self.fed.layout.row
+        with self.looking("upload"):
+            state, reply = pair_of(algorithm.upload(self.state, up, self.fed), Reply, algorithm, "upload")
+        check_reply(reply, row, self.extra_metrics, algorithm, "upload")
+        if self.early:
+            check_kept(algorithm, state, row, "upload")
+        return state, reply
 
     def _refusal(self, up: Upload) -> str | None:
         row = up.row
@@ -125,7 +141,8 @@ class UploadLoop(Loop[S]):
 
     def _hand_out_first(self, client: int) -> None:
         epoch = self.synced[client].clone()
-        self._hand_out(client, self.algorithm.join(self.state, client, self.fed))
+        joined = self.algorithm.join(self.state, client, self.fed)
+        self._hand_out(client, check_reply(joined, self.fed.layout.row, self.extra_metrics, self.algorithm, "join"))
         self.synced[client] = epoch
 
     def _job(self, n: int, shard: Shard) -> Job:
