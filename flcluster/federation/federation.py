@@ -23,7 +23,7 @@ from flcluster.federation.extras import Extras
 from flcluster.federation.flat.evaluating import accuracy, mean_loss
 from flcluster.federation.flat.trying import try_on
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, Training, samples_processed
-from flcluster.federation.layout import Layout, check_row
+from flcluster.federation.layout import Layout, check_row, square_norm
 from flcluster.federation.lightning_worker import LightningWorker
 from flcluster.federation.paths import check_classes, why_batches, why_trainer
 from flcluster.federation.ranks import Ranks
@@ -82,6 +82,8 @@ class Federation:
         """Virtual time at the start of the current round."""
         self.note: Callable[[str], None] = lambda text: None
         """Says what takes long; the run shows it."""
+        self.largest: float | None = None
+        """Largest sum of squares of a row that was trained; kept from when it is set to 0."""
 
     def _worker(self, module: LightningModule, scoring: Scoring, extras: Extras) -> Worker:
         self.score = Score()
@@ -248,6 +250,8 @@ class Federation:
         results: list[Trained[Seen]] = self.ranks.collect({i: t.light() for i, t in mine.items()}, len(jobs))
         for trained, row in zip(results, rows, strict=True):
             trained.row = row
+            if self.largest is not None and trained.finite:
+                self.largest = max(self.largest, float(square_norm(row)))
         return results
 
     def _trained(self, jobs: Sequence[Job], observe: Observe[Seen] | None) -> list[Trained[Seen]]:

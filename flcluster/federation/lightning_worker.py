@@ -17,6 +17,7 @@ from flcluster.errors import UserError
 from flcluster.federation.extras import Extras
 from flcluster.federation.flat.trying import check_finite
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, samples_processed
+from flcluster.federation.layout import all_finite
 from flcluster.federation.looking import Looking
 from flcluster.federation.paths import fed_by, lightning_of
 from flcluster.federation.scoring import Scoring, UnscoredError
@@ -26,6 +27,10 @@ from flcluster.federation.trainer.local_training import PROBE, LocalTraining, Sh
 from flcluster.federation.trainer.quiet import alone, every_seed, quiet
 from flcluster.given import named
 from flcluster.seeds import rng
+
+
+SILENT = 3
+"""Trainings without a loss from the start on, after which there will be none."""
 
 
 class LightningWorker(Looking):
@@ -57,6 +62,8 @@ class LightningWorker(Looking):
         self.pinned: dict[View, tuple[Tensor, Tensor]] = {}
         _whole(self.module)
         self.given = AsGiven(self.module, self.package)
+        self.silent: int | None = 0
+        """Trainings so far that had no loss; None once one had."""
         self.validates = False
         """Whether local trainings validate too: where a schedule watches what only validation logs."""
         self.layout, self.first, self.constants = self._probed(probe, batch_size)
@@ -103,16 +110,23 @@ class LightningWorker(Looking):
 
     def _check_learning(self, local: LocalTraining) -> None:
         """Refuse a module that the short training could not train, on samples that are finite."""
-        if self.module.automatic_optimization and not local.batches:
-            raise UserError(f"{named(self.module, 'training_step')} returns no loss: nothing would train")
-        finite = all(bool(parameter.isfinite().all()) for parameter in self.module.parameters())
-        if finite or local.first is None:
+        self._check_heard(local)
+        trained = [parameter for parameter in self.module.parameters() if parameter.is_floating_point()]
+        if local.first is None or all(all_finite(parameter.detach()) for parameter in trained):
             return
         check_finite(local.first, self.module, "training_step")
         raise UserError(
             f"{named(self.module)}: its weights are not finite after {PROBE} batches: lower its learning rate, or look "
             "at the gradients of its loss"
         )
+
+    def _check_heard(self, local: LocalTraining) -> None:
+        """Refuse a module whose first trainings had no loss at all; single batches or clients may have none."""
+        if self.silent is None or not self.module.automatic_optimization:
+            return
+        self.silent = None if local.batches else self.silent + 1
+        if self.silent == SILENT:
+            raise UserError(f"{named(self.module, 'training_step')} returns no loss: nothing would train")
 
     def _watches_validation(self, trainer: Any, view: View) -> bool:
         """Say whether a schedule watches what training does not log; refuse if there is nothing to validate on."""
@@ -165,6 +179,7 @@ class LightningWorker(Looking):
         if len(job.view):
             trainer = self._fit(job, local)
             steps = int(trainer.global_step)
+            self._check_heard(local)
         else:
             self.layout.load(job.start)
             steps = 0

@@ -19,6 +19,9 @@ from flcluster.records.population import Population
 
 S = TypeVar("S")
 
+ORDINARY = 1e20
+"""Sum of squares of a row below which no product of a few of its numbers overflows."""
+
 EARLY = 3
 """Steps of a run at which a method is looked at more closely."""
 
@@ -65,6 +68,20 @@ class Loop(ABC, Generic[S]):
     def early(self) -> bool:
         """Whether the next step is among the first, at which what a method does is looked at more closely."""
         return self.position < EARLY
+
+    def check_arithmetic(self, why: str, squares: float, method: str) -> None:
+        """Refuse a user's own method that made numbers that are not finite of such as are finite and not large.
+
+        Args:
+            why: What of its state, or of what it returned, is not finite.
+            squares: The largest sum of squares of a row that clients sent.
+            method: What of it did so.
+        """
+        if self.position == 0 and is_own(type(self.algorithm)) and squares < ORDINARY:
+            raise UserError(
+                f"{named(self.algorithm, method)} makes {why} NaN or infinite, though all that clients sent is finite: "
+                "look for a division by 0, say by a number of clients or of samples"
+            )
 
     def check_learning(self, refused: int, enough: int) -> None:
         """Refuse a module of a user's own with which nobody's training came to finite numbers from the first on."""

@@ -77,9 +77,11 @@ class RoundLoop(Loop[S]):
         phase, t = self.where(self.position)
         self.fed.now = self.time
         self.undone = False
+        self.fed.largest = 0.0 if self.position == 0 else None
         with self.fed.bank.tracked() as bank:
             state, done = self._taken(phase, t)
             if why := broken(self.state, state, self.gaps):
+                self.check_arithmetic(why, self.fed.largest or 0.0, "step")
                 bank.undo()
                 self.undone = True
                 self.troubles.append(self._told(why, done))

@@ -15,7 +15,7 @@ from flcluster.engine.loops.returned import check_kept, check_reply, pair_of
 from flcluster.engine.measures import both_accuracies, local_accuracies
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, Trained
-from flcluster.federation.layout import all_finite
+from flcluster.federation.layout import all_finite, square_norm
 from flcluster.federation.together.look_ahead import LookAhead
 from flcluster.federation.worker import Worker
 from flcluster.protocol.outcome import Served
@@ -90,6 +90,7 @@ class UploadLoop(Loop[S]):
             state, reply = self._answer(up)
             why = broken(self.state, state, self.gaps) or broken(None, (reply.row, reply.anchor), name="reply")
             if why:
+                self.check_arithmetic(why, float(square_norm(up.row)), "upload")
                 bank.undo()
                 self.troubles.append(f"undid the upload of client {up.client}: {why} would not be finite")
                 return "undone"
