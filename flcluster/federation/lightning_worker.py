@@ -28,7 +28,6 @@ from flcluster.federation.trainer.quiet import alone, every_seed, quiet
 from flcluster.given import named
 from flcluster.seeds import rng
 
-
 SILENT = 3
 """Trainings without a loss from the start on, after which there will be none."""
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TINY = ["--config", str(ROOT / "tests/tiny.yaml")]
 ROUNDS = [*TINY, "--algorithm", "FedAvg", "--algorithm.rounds", "2", "--algorithm.batch_size", "16",
           "--algorithm.local_epochs", "1"]  # fmt: skip

@@ -93,7 +93,7 @@ WRONG = [
     Case(U, ANSWER, "return State(model), Reply(model, extra={'best': 1})", "'best', which is not declared"),
     Case(U, ANSWER, "return State(model * float('nan')), Reply(model)", "makes model NaN"),
     Case(U, ANSWER, "return State(model), Reply(model / 0)", "makes reply[0] NaN or infinite"),
-    Case(U, "model = (state.model + up.row) / 2", "model = state.model.lerp_(up.row, 0.5)", "changes model of the state"),
+    Case(U, "model = (state.model + up.row) / 2", "model = state.model.lerp_(up.row, 0.5)", "changes model of"),
     Case(U, "return Reply(state.model)", "return state.model", "must return a Reply, but returned a Tensor"),
     Case(U, "model = (state", "raise RuntimeError('odd'); model = (state", "RuntimeError: odd"),
     # a classifier in the flat loop
