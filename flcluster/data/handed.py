@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from flcluster.errors import UserError
-from flcluster.given import named
+from flcluster.given import described, named
+from flcluster.seeds import every_seed
 
 from .module import FederatedDataModule, Shard
 from .views import Source, View
@@ -27,20 +28,29 @@ def checked(data: FederatedDataModule) -> list[str]:
         if not isinstance(value, int | np.integer) or value < 1:
             raise UserError(f"{name}: {key} must be a whole number of at least 1, got {value!r}")
     for client in data.participants[:FEW].tolist():
-        shard, again = data.shard(client), data.shard(client)
-        for wrong in _wrong(data, client, shard, again):
-            raise UserError(f"{named(data, 'shard')}, client {client}: {wrong}")
+        with every_seed(data.seed, "look", client):  # what a transform draws is missed by nobody
+            shard = data.shard(client)
+        with every_seed(data.seed, "look again", client):
+            for wrong in _wrong(data, client, shard, data.shard(client)):
+                raise UserError(f"{named(data, 'shard')}, client {client}: {wrong}")
         if shared := _shared(shard):
             odd[f"{name}: {shared}"] = None
-    if not isinstance(data.global_test(), View | None):
-        raise UserError(f"{named(data, 'global_test')} must return a View or None")
+    if (found := data.global_test()) is not None:
+        view_of(found, data, "global_test")
     return list(odd)
+
+
+def view_of(value: object, data: FederatedDataModule, method: str) -> View:
+    """Return what a method of a datamodule returned, if that is a view."""
+    if not isinstance(value, View):
+        raise UserError(f"{named(data, method)} must return a View, but returned {described(value)}")
+    return value
 
 
 def _wrong(data: FederatedDataModule, client: int, shard: Shard, again: Shard) -> Iterator[str]:
     """Yield what is wrong with what a client holds, as it was handed out twice."""
     if not isinstance(shard, Shard):
-        yield f"it must return a Shard, but returned a {type(shard).__name__}"
+        yield f"it must return a Shard, but returned {described(shard)}"
     views = {"train": shard.train, "test": shard.test, **({} if shard.val is None else {"val": shard.val})}
     for split, view in views.items():
         yield from (f"{split}: {wrong}" for wrong in _wrong_view(view, data.num_classes))
@@ -61,7 +71,7 @@ def _wrong(data: FederatedDataModule, client: int, shard: Shard, again: Shard) -
 
 def _wrong_view(view: View, num_classes: int) -> Iterator[str]:
     if not isinstance(view, View):
-        yield f"a View is needed, got a {type(view).__name__}"
+        yield f"a View is needed, got {described(view)}"
     for source, index in view.parts:
         if not isinstance(index, Tensor) or index.dtype != torch.int64 or index.dim() != 1:
             what = f"a tensor of {index.dtype}" if isinstance(index, Tensor) else f"a {type(index).__name__}"

@@ -17,6 +17,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from flcluster.data import FederatedDataModule, Source, View
+from flcluster.data.handed import view_of
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank, Table
 from flcluster.federation.extras import Extras
@@ -112,7 +113,7 @@ class Federation:
     @cached_property
     def proxies(self) -> list[View]:
         """The server's proxy sets, kept on the device from the first use on."""
-        views = [self.data.proxy(k) for k in range(self.data.num_clusters)]
+        views = [view_of(self.data.proxy(k), self.data, "proxy") for k in range(self.data.num_clusters)]
         if not all(map(len, views)):
             raise UserError("this method needs proxy sets: data.proxy_size must be at least 1")
         for view in views:
@@ -359,7 +360,8 @@ class Federation:
 
         If the models are not ``named`` (model j need not mean cluster j), the best one-to-one matching is taken.
         """
-        tests = [self.data.cluster_test(k) for k in range(self.data.num_clusters)]
+        clusters = range(self.data.num_clusters)
+        tests = [view_of(self.data.cluster_test(k), self.data, "cluster_test") for k in clusters]
         if named:
             return [self.accuracy(row, test) for row, test in zip(models, tests, strict=True)]
         table = np.array([[self.accuracy(row, test) for test in tests] for row in models])

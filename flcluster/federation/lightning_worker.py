@@ -24,9 +24,9 @@ from flcluster.federation.scoring import Scoring, UnscoredError
 from flcluster.federation.trainer.as_given import AsGiven, Unchanged, mark
 from flcluster.federation.trainer.copied import Copied, tensors_of
 from flcluster.federation.trainer.local_training import PROBE, LocalTraining, Shuffled, hook
-from flcluster.federation.trainer.quiet import alone, every_seed, quiet
+from flcluster.federation.trainer.quiet import alone, quiet
 from flcluster.given import named
-from flcluster.seeds import rng
+from flcluster.seeds import every_seed, rng
 
 SILENT = 3
 """Trainings without a loss from the start on, after which there will be none."""

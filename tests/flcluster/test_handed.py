@@ -1,9 +1,11 @@
 """Data that contradict themselves are refused by the class and its file; what may be meant so is said once."""
 
+import random
 import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from federations import Blobs
@@ -95,7 +97,18 @@ def test_counts_are_whole_numbers(key, value):
 def test_a_global_test_set_is_a_view():
     data = Changed(lambda data, client, shard: shard)
     data.global_test = lambda: [1, 2]
-    assert "must return a View or None" in refused(data)
+    with pytest.raises(UserError, match="must return a View, but returned a list of 2"):
+        checked(data)
+
+
+@pytest.mark.parametrize("method", ["proxy", "cluster_test"])
+def test_sets_of_clusters_are_views(method, federation, monkeypatch):
+    monkeypatch.setattr(Changed, method, lambda self, cluster: torch.arange(3))
+    fed = federation(Changed(lambda data, client, shard: shard))
+    with pytest.raises(
+        UserError, match=rf"Changed.{method} \(.*must return a View, but returned a Tensor \(3,\) of int64"
+    ):
+        fed.proxies if method == "proxy" else fed.cluster_accuracies(fed.init_rows(3))
 
 
 def test_what_is_tested_on_its_own_training_samples_is_told_once():
@@ -103,6 +116,17 @@ def test_what_is_tested_on_its_own_training_samples_is_told_once():
     data = Changed(lambda data, client, shard: replace(shard, test=shard.train))
     (told,) = checked(data)
     assert "tested on samples that they train on" in told and Path(__file__).name in told
+
+
+def test_nothing_that_others_draw_from_is_drawn_from():
+    def drawn(data, client, shard):
+        torch.rand(()), np.random.random(), random.random()
+        return shard
+
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+    checked(Changed(drawn))
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (np.random.get_state()[1].tolist(), random.getstate()) == before[1:]
 
 
 def test_sources_that_are_made_anew_are_the_same_by_their_labels():

@@ -22,6 +22,9 @@ S = TypeVar("S")
 ORDINARY = 1e20
 """Sum of squares of a row below which no product of a few of its numbers overflows."""
 
+ENOUGH = 10
+"""Local trainings that fail from the first on, after which it is not the clients."""
+
 EARLY = 3
 """Steps of a run at which a method is looked at more closely."""
 
@@ -46,6 +49,8 @@ class Loop(ABC, Generic[S]):
         """Parts of the state in which NaN stands for what is not known; all else must stay finite."""
         self.troubles: list[str] = []
         """What went wrong in the last steps and was put right, in a sentence each."""
+        self.failed: int | None = 0
+        """Local trainings so far, none of which came to finite numbers; None once one did."""
         self.stop: str | None = None
         """Set by a callback to end the run: the reason."""
         self.everyone: Population | None = None
@@ -83,12 +88,18 @@ class Loop(ABC, Generic[S]):
                 "look for a division by 0, say by a number of clients or of samples"
             )
 
-    def check_learning(self, refused: int, enough: int) -> None:
-        """Refuse a module of a user's own with which nobody's training came to finite numbers from the first on."""
+    def heard(self, finite: bool) -> None:
+        """Take note whether a local training came to finite numbers; refuse a user's own module with which none does.
+
+        That of one client may be its data's fault, that of the first ten, or of all where there are fewer, is not.
+        """
+        if self.failed is None:
+            return
+        self.failed = None if finite else self.failed + 1
         module = self.fed.module
-        if refused >= enough and is_own(type(module)):
+        if self.failed == min(ENOUGH, len(self.fed.data.participants)) and is_own(type(module)):
             raise UserError(
-                f"{named(module)}: all of the first {refused} local trainings ended in numbers that are not finite: "
+                f"{named(module)}: all of the first {self.failed} local trainings ended in NaN or infinity: "
                 "lower its learning rate (model.lr), or look at its loss"
             )
 
@@ -162,4 +173,5 @@ class Loop(ABC, Generic[S]):
         self.position, self.epoch, self.time = saved["position"], saved["epoch"], saved["time"]
         self.fed.together = saved.get("together", 1)  # whatever the rule says here: older runs trained one by one
         self.state = self.algorithm.unpack(saved["state"], self.fed.layout.row)
+        self.failed = None
         self.gaps = set(saved["gaps"]) if "gaps" in saved else unknown(self.state)

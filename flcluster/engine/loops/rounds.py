@@ -86,9 +86,8 @@ class RoundLoop(Loop[S]):
                 self.undone = True
                 self.troubles.append(self._told(why, done))
         self.state = self.state if self.undone else state
-        if self.position == 0 and done.results and not any(result.finite for result in done.results):
-            self.check_learning(len(done.results), 1)
         for result in done.results:
+            self.heard(result.finite)
             if not result.finite:
                 self.troubles.append(f"refused the upload of client {result.client}, which has NaN or infinite values")
         self.position = self.epoch = self.position + 1

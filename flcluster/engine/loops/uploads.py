@@ -24,9 +24,6 @@ from flcluster.records.exchange import Exchange
 
 S = TypeVar("S")
 
-ENOUGH = 10
-"""Uploads that are refused, and none taken in, after which it is not the clients."""
-
 
 class UploadLoop(Loop[S]):
     """Walks along the schedule of uploads in virtual-time order, with clients trained ahead of their turn."""
@@ -80,9 +77,8 @@ class UploadLoop(Loop[S]):
     def _serve(self, up: Upload) -> Reply | str:
         """Let the method answer; a bad upload leaves everything as it was: return ``refused`` or ``undone``."""
         why = self._refusal(up)
+        self.heard(why is None)
         if why:
-            if self.epoch == 0:
-                self.check_learning(self.position + 1, min(ENOUGH, len(self.fed.data.participants)))
             self.fed.fabric.call("on_refused", loop=self, upload=up, why=why)
             self.troubles.append(f"refused the upload of client {up.client}, which {why}")
             return "refused"

@@ -8,7 +8,7 @@ from flcluster.data import View
 from flcluster.errors import UserError
 from flcluster.federation.worker import Worker
 from flcluster.given import OURS, described, named
-from flcluster.seeds import torch_seed
+from flcluster.seeds import every_seed
 
 SAMPLES = 2
 """Of a client, on which a module is tried."""
@@ -21,7 +21,7 @@ def try_on(worker: Worker, view: View, num_classes: int) -> None:
     if part is None:
         return
     x, y = worker.to_device(*View((part,)).tensors())
-    with torch_seed(worker.seed, "try"), worker.autocast():
+    with every_seed(worker.seed, "try"), worker.autocast():
         worker.learning(False)
         logits = module(x)
         if str(getattr(worker.loss, "func", worker.loss).__module__).partition(".")[0] in OURS:

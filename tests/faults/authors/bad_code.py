@@ -132,6 +132,8 @@ WRONG = [
     Case(D, "index = torch.arange(40 * client, 40 * client + 30)", "index = list(range(30))", "whole numbers"),
     Case(D, "index = torch.arange(40 * client, 40 * client + 30)", "index = torch.arange(-3, 27)", "samples -3 to"),
     Case(D, "index = torch.arange(40 * client, 40 * client + 30)", "index = torch.arange(220, 250)", "to 249"),
+    Case(D, "return View(((self.test, torch.arange(200)),))", "return None", "must return a View",
+         ("--algorithm", "IFCA", "--algorithm.num_clusters", "2"), "Mine.cluster_test"),
     Case(D, "return 30", "return 31", "size says that it holds 31"),
     Case(D, "torch.arange(240) % 10", "torch.arange(240) % 12", "num_classes is 10"),
     Case(D, "torch.arange(240) % 10", "torch.arange(240) % 10 - 1", "a label is -1"),

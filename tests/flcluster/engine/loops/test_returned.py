@@ -249,3 +249,16 @@ def test_nobody_learns_from_the_first_step_on(federation, mlp):
         if own:
             with pytest.raises(UserError, match="all of the first 6 local trainings"):
                 uploads.advance()
+
+
+def test_trainings_that_fail_are_the_clients_once_one_did_not(federation, mlp):
+    class Own(type(mlp())):
+        pass
+
+    loop = begun(Rounds(**COMMON), federation(module=Own(3, (1, 2, 3), hidden=[8])))
+    for finite in (False, False, True, *[False] * 20):
+        loop.heard(finite)
+    other = begun(Rounds(**COMMON), federation(module=Own(3, (1, 2, 3), hidden=[8])))
+    other.restore({**loop.save(), "state": other.algorithm.pack(other.state)})
+    for _ in range(20):  # a run that goes on has learnt already
+        other.heard(False)
