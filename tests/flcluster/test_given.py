@@ -89,8 +89,23 @@ def test_what_a_value_is():
     assert [described(value) for value in (None, [1], 1.5)] == ["None", "a list of 1", "a float"]
 
 
-@pytest.mark.parametrize(("text", "said"), [("def f(:", "line 1: SyntaxError"), ("1 / 0", "line 1: ZeroDivisionError")])
-def test_a_file_that_cannot_be_imported_is_one_line(text, said, tmp_path, monkeypatch, capsys):
+UNBUILT = """from flcluster.modules import MLP
+class Model(MLP):
+    def __init__(self, num_classes: int, input_shape: tuple[int, ...]):
+        super().__init__(num_classes, input_shape)
+        self.width = self.hidden
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def f(:", "line 1: SyntaxError"),
+        ("1 / 0", "line 1: ZeroDivisionError"),
+        (UNBUILT, "model: Model.__init__ (spoilt.py, line 5): AttributeError"),
+    ],
+)
+def test_a_class_that_cannot_be_imported_or_made_is_one_line(text, said, tmp_path, monkeypatch, capsys):
     (tmp_path / "spoilt.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert main(["fit", "--data", "RotatedDigits", "--model", "spoilt.Model", "--algorithm", "FedAvg"]) == 2

@@ -97,13 +97,13 @@ class LocalTraining:
                 gradient.add_(layout.part(job.correction, entry).to(held_now))
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Add up the loss; the short training at the start ends early, once there was one."""
+        """Add up the loss; the short training at the start ends early."""
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
         if isinstance(loss, Tensor):
             if self.layout is None and not self.batches and all_tensors_finite(batch):
                 self.first = float(loss.detach())
             self.total, self.batches = self.total + float(loss.detach()), self.batches + 1
-        if self.layout is None and batch_idx + 1 >= PROBE and (self.batches or not module.automatic_optimization):
+        if self.layout is None and batch_idx + 1 >= PROBE:
             trainer.should_stop = True
 
 

@@ -17,6 +17,7 @@ from flcluster.errors import UserError
 from flcluster.federation.jobs import Job
 from flcluster.federation.lightning_worker import SILENT
 from flcluster.federation.paths import check_classes
+from flcluster.federation.together.rule import Wish
 from flcluster.federation.trainer.local_training import all_tensors_finite
 
 
@@ -121,6 +122,14 @@ def test_a_model_is_a_whole_row(module, shape, federation):
     job = replace(jobs(fed)[0], start=row)
     with pytest.raises(ValueError, match="a model is a row of"):
         list(fed.train([job]))
+
+
+def test_several_in_one_pass_begin_with_whole_rows_too(federation):
+    fed = federation()
+    fed._wish = Wish(4, 8)
+    assert fed.several is not None
+    with pytest.raises(ValueError, match="a model is a row of"):
+        list(fed.train([replace(job, start=torch.zeros(1)) for job in jobs(fed)]))
 
 
 def test_data_without_classes_are_named_with_their_file(federation, blobs):
