@@ -1,6 +1,7 @@
 """Every random draw of a run comes from here: a seed, a purpose and ids, never global state."""
 
 import contextlib
+import random
 import zlib
 from collections.abc import Iterator
 from functools import lru_cache
@@ -38,3 +39,18 @@ def torch_seed(seed: int, purpose: str, *ids: int) -> Iterator[None]:
     finally:
         for generator, state in zip(generators, before, strict=True):
             generator.set_state(state)
+
+
+@contextlib.contextmanager
+def every_seed(seed: int, purpose: str, *ids: int) -> Iterator[None]:
+    """Seed torch's, NumPy's and Python's global generators inside the block, and restore them after."""
+    python, numpy = random.getstate(), np.random.get_state()
+    number = int(sequence(seed, purpose, *ids).generate_state(1)[0])
+    try:
+        random.seed(number)
+        np.random.seed(number)
+        with torch_seed(seed, purpose, *ids):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)

@@ -16,6 +16,7 @@ from flcluster import __version__
 from flcluster.engine.processes.quick import end_quickly
 from flcluster.engine.threads import wait_passively
 from flcluster.errors import UserError, harmless
+from flcluster.given import blamed
 
 COMMANDS: dict[str, str] = {
     "fit": "Run one method: --config A.yaml [--config B.yaml …] [--key value …].",
@@ -52,7 +53,7 @@ def usage() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; mistakes of the user become one message and exit code 2."""
+    """Run a command; mistakes of the user, also in code of their own, become one message and exit code 2."""
     if argv is None:  # this process has nothing else to do
         ends_with = end_quickly()
         code = main(sys.argv[1:])
@@ -72,9 +73,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     hook, threading.excepthook = threading.excepthook, _told
     try:
         return command(args[0])(args[1:])
-    except (UserError, OSError) as error:
+    except Exception as error:
+        told = str(error) if isinstance(error, UserError) else blamed(error)
+        if told is None and not isinstance(error, OSError):
+            raise
         if getattr(error, "heard", True):
-            print(harmless(f"flcluster {args[0]}{_rank()}: {error}"), file=sys.stderr)
+            print(harmless(f"flcluster {args[0]}{_rank()}: {told or error}"), file=sys.stderr)
         return error.exit_code if isinstance(error, UserError) else 2
     finally:
         threading.excepthook = hook

@@ -40,6 +40,7 @@ from flcluster.engine.threads import operations_of, share_of, threads_of, warnin
 from flcluster.errors import BusyError, LostError, UnwritableError, UserError, at_least
 from flcluster.federation.extras import Extras
 from flcluster.files import has_checkpoint
+from flcluster.given import blamed
 from flcluster.records.masked import hiding
 from flcluster.seeds import torch_seed
 
@@ -209,7 +210,12 @@ def drive_apart(fabric: Fabric, exp: Experiment) -> dict[str, Any]:
     ends_with(1)
     end_with_parent(lambda: os._exit(LostError.exit_code))
     exp.model = deepcopy(exp.model)  # tensors that were handed to another process are shared with it
-    summary = drive(fabric, exp, watching(exp))
+    try:
+        summary = drive(fabric, exp, watching(exp))
+    except Exception as error:
+        if isinstance(error, UserError) or (told := blamed(error)) is None:
+            raise
+        raise UserError(told) from error
     ends_with(0)
     return summary
 

@@ -12,6 +12,7 @@ from lightning.fabric import Fabric
 from torch import Tensor
 
 from flcluster.data import FederatedDataModule
+from flcluster.data.handed import checked
 from flcluster.engine.arguments import EngineConfig, FabricConfig, seconds
 from flcluster.engine.loggers import Loggers
 from flcluster.engine.loops.base import Loop
@@ -140,6 +141,8 @@ class ActiveRun:
             self.exp.data.prepare_data()
         self.fabric.barrier()
         self.exp.data.setup("fit")
+        self.odd = checked(self.exp.data)
+        """What of the data may be meant so, but is odd."""
 
     def _set_aside(self, restored: Restored) -> None:
         """Where a run goes on from another checkpoint than the last, take that away: its rows will be overwritten."""
@@ -162,6 +165,8 @@ class ActiveRun:
             self.progress.note(
                 f"writing to {self.exp.run_dir}; local training {path}{scored}; preparing the first models"
             )
+            for text in self.odd:
+                self.progress.note(text)
             self.loop.begin()
             self._start_loggers()
             self._session()

@@ -9,6 +9,7 @@ from typing import Any
 
 from flcluster.errors import UserError
 from flcluster.federation.paths import lightning_of
+from flcluster.given import named
 
 ARGUMENTS = (
     *("gradient_clip_val", "gradient_clip_algorithm", "accumulate_grad_batches"),
@@ -67,9 +68,9 @@ class Extras:
         return [deepcopy(callback) for callback in self.callbacks]
 
     @contextmanager
-    def blamed(self, package: Any) -> Iterator[None]:
+    def blamed(self, module: Any) -> Iterator[None]:
         """Tell what Lightning refuses of them, or of the module, in one line."""
-        wrong: tuple[type[Exception], ...] = (package.utilities.exceptions.MisconfigurationException,)
+        wrong: tuple[type[Exception], ...] = (lightning_of(module).utilities.exceptions.MisconfigurationException,)
         kinds = {type(each) for each in self.callbacks}
         try:
             yield
@@ -82,10 +83,10 @@ class Extras:
                 failed = theirs[-1].f_locals["self"]
                 watched = f" (monitor {failed.monitor})" if isinstance(getattr(failed, "monitor", None), str) else ""
                 told = " ".join(str(error).split())
-                raise UserError(f"trainer_callbacks: {type(failed).__name__}{watched}: {told}") from error
+                raise UserError(f"trainer_callbacks: {named(failed)}{watched}: {told}") from error
             given = [
                 *(f"trainer.{name}" for name in self.arguments),
                 *(f"trainer_callbacks {type(each).__name__}" for each in self.callbacks),
             ]
-            where = ", ".join(given) or "Lightning cannot train the module so"
+            where = ", ".join(given) or f"Lightning cannot train {named(module)}"
             raise UserError(f"{where}: {' '.join(str(error).split())}") from error

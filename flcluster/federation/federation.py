@@ -17,12 +17,14 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from flcluster.data import FederatedDataModule, Source, View
+from flcluster.data.handed import view_of
 from flcluster.errors import UserError
 from flcluster.federation.bank import Bank, Table
 from flcluster.federation.extras import Extras
 from flcluster.federation.flat.evaluating import accuracy, mean_loss
+from flcluster.federation.flat.trying import try_on
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, Training, samples_processed
-from flcluster.federation.layout import Layout
+from flcluster.federation.layout import Layout, check_row, square_norm
 from flcluster.federation.lightning_worker import LightningWorker
 from flcluster.federation.paths import check_classes, why_batches, why_trainer
 from flcluster.federation.ranks import Ranks
@@ -30,6 +32,7 @@ from flcluster.federation.scoring import Scoring
 from flcluster.federation.together.rule import Wish, why_one_by_one
 from flcluster.federation.together.several import Several
 from flcluster.federation.worker import Worker
+from flcluster.given import is_own
 from flcluster.score import Score
 from flcluster.seeds import torch_seed
 
@@ -80,6 +83,8 @@ class Federation:
         """Virtual time at the start of the current round."""
         self.note: Callable[[str], None] = lambda text: None
         """Says what takes long; the run shows it."""
+        self.largest: float | None = None
+        """Largest sum of squares of a row that was trained; kept from when it is set to 0."""
 
     def _worker(self, module: LightningModule, scoring: Scoring, extras: Extras) -> Worker:
         self.score = Score()
@@ -89,7 +94,11 @@ class Federation:
                 name = type(module).__name__
                 raise UserError(f"engine.metric is {scoring.metric}, but {name} is scored by accuracy: leave it out")
             check_classes(self.data, module)
-            return Worker(self.fabric, module, self.seed)
+            own = Worker(self.fabric, module, self.seed)
+            if is_own(type(module)):
+                for client in self.data.holding(0)[:1].tolist():
+                    try_on(own, self.data.shard(client).train, self.data.num_classes)
+            return own
         first = self.data.holding(0)
         probe = self.data.shard(int(first[0])).train if len(first) else self.data.pool("train")
         made = LightningWorker(self.fabric, module, self.seed, probe, self.data.batch_size, scoring, self.data, extras)
@@ -104,7 +113,7 @@ class Federation:
     @cached_property
     def proxies(self) -> list[View]:
         """The server's proxy sets, kept on the device from the first use on."""
-        views = [self.data.proxy(k) for k in range(self.data.num_clusters)]
+        views = [view_of(self.data.proxy(k), self.data, "proxy") for k in range(self.data.num_clusters)]
         if not all(map(len, views)):
             raise UserError("this method needs proxy sets: data.proxy_size must be at least 1")
         for view in views:
@@ -232,6 +241,8 @@ class Federation:
             yield from self._train_some(some, observe)
 
     def _train_some(self, jobs: Sequence[Job], observe: Observe[Seen] | None) -> list[Trained[Seen]]:
+        for job in jobs:
+            check_row(job.start, self.layout.row)
         load = [samples_processed(len(job.view), job.epochs, job.batch_size, job.steps) for job in jobs]
         owners = self.ranks.balance(load)
         own = [i for i, owner in enumerate(owners) if owner == self.ranks.rank]
@@ -240,6 +251,8 @@ class Federation:
         results: list[Trained[Seen]] = self.ranks.collect({i: t.light() for i, t in mine.items()}, len(jobs))
         for trained, row in zip(results, rows, strict=True):
             trained.row = row
+            if self.largest is not None and trained.finite:
+                self.largest = max(self.largest, float(square_norm(row)))
         return results
 
     def _trained(self, jobs: Sequence[Job], observe: Observe[Seen] | None) -> list[Trained[Seen]]:
@@ -347,7 +360,8 @@ class Federation:
 
         If the models are not ``named`` (model j need not mean cluster j), the best one-to-one matching is taken.
         """
-        tests = [self.data.cluster_test(k) for k in range(self.data.num_clusters)]
+        clusters = range(self.data.num_clusters)
+        tests = [view_of(self.data.cluster_test(k), self.data, "cluster_test") for k in clusters]
         if named:
             return [self.accuracy(row, test) for row, test in zip(models, tests, strict=True)]
         table = np.array([[self.accuracy(row, test) for test in tests] for row in models])

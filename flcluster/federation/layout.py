@@ -98,6 +98,7 @@ class Layout:
 
     def load(self, row: Tensor) -> None:
         """Make the bound module be this row."""
+        check_row(row, self.row)
         self.row.copy_(row)
 
     def snapshot(self) -> Tensor:
@@ -157,6 +158,12 @@ def _known(places: list[Tensor], gradients: Sequence[Tensor | None]) -> tuple[li
     if len(known) < len(gradients):
         places = [place for place, gradient in zip(places, gradients, strict=True) if gradient is not None]
     return places, known
+
+
+def check_row(row: Tensor, like: Tensor) -> None:
+    """Refuse what is no row: a shorter one would be repeated to fill the model, a longer one cut."""
+    if row.shape != like.shape:
+        raise ValueError(f"a model is a row of {len(like)} numbers here, and this one has shape {tuple(row.shape)}")
 
 
 def all_finite(row: Tensor) -> bool:

@@ -15,15 +15,21 @@ from torch.utils.data import DataLoader
 from flcluster.data import FederatedDataModule, View
 from flcluster.errors import UserError
 from flcluster.federation.extras import Extras
+from flcluster.federation.flat.trying import check_finite
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, samples_processed
+from flcluster.federation.layout import all_finite
 from flcluster.federation.looking import Looking
 from flcluster.federation.paths import fed_by, lightning_of
 from flcluster.federation.scoring import Scoring, UnscoredError
 from flcluster.federation.trainer.as_given import AsGiven, Unchanged, mark
 from flcluster.federation.trainer.copied import Copied, tensors_of
-from flcluster.federation.trainer.local_training import LocalTraining, Shuffled, hook
-from flcluster.federation.trainer.quiet import alone, every_seed, quiet
-from flcluster.seeds import rng
+from flcluster.federation.trainer.local_training import PROBE, LocalTraining, Shuffled, hook
+from flcluster.federation.trainer.quiet import alone, quiet
+from flcluster.given import named
+from flcluster.seeds import every_seed, rng
+
+SILENT = 3
+"""Trainings without a loss from the start on, after which there will be none."""
 
 
 class LightningWorker(Looking):
@@ -55,6 +61,8 @@ class LightningWorker(Looking):
         self.pinned: dict[View, tuple[Tensor, Tensor]] = {}
         _whole(self.module)
         self.given = AsGiven(self.module, self.package)
+        self.silent: int | None = 0
+        """Trainings so far that had no loss; None once one had."""
         self.validates = False
         """Whether local trainings validate too: where a schedule watches what only validation logs."""
         self.layout, self.first, self.constants = self._probed(probe, batch_size)
@@ -70,14 +78,14 @@ class LightningWorker(Looking):
             marks.update({name: mark(tensor) for name, tensor in _whole(module).items()})
 
         job = Job(0, torch.zeros(0), view, 1, batch_size, purpose="probe", steps=None)
-        trainer = self._fit(job, LocalTraining(job, None, remember))
+        local = LocalTraining(job, None, remember)
+        trainer = self._fit(job, local)
         # where configure_optimizers returns none, a Trainer has one that does nothing
         self.optimizers = [made for made in trainer.optimizers if type(made).__name__ != "_MockOptimizer"]
         self.schedulers = list(trainer.lr_scheduler_configs)
         if not self.optimizers:
-            raise UserError(
-                f"{type(self.module).__name__}.configure_optimizers returns no optimiser: nothing would train"
-            )
+            raise UserError(f"{named(self.module, 'configure_optimizers')} returns no optimiser: nothing would train")
+        self._check_learning(local)
         self.validates = self._watches_validation(trainer, view)
         now, buffers = _whole(self.module), dict(self.module.named_buffers())
         for name in now.keys() ^ began.keys():
@@ -98,6 +106,26 @@ class LightningWorker(Looking):
                 tensor.copy_(began[name])
         layout = Copied(self.module, trained, changed, self.fabric.device)
         return layout, layout.snapshot(), {name: began[name] for name in counters if name not in changed}
+
+    def _check_learning(self, local: LocalTraining) -> None:
+        """Refuse a module that the short training could not train, on samples that are finite."""
+        self._check_heard(local)
+        trained = [parameter for parameter in self.module.parameters() if parameter.is_floating_point()]
+        if local.first is None or all(all_finite(parameter.detach()) for parameter in trained):
+            return
+        check_finite(local.first, self.module, "training_step")
+        raise UserError(
+            f"{named(self.module)}: its weights are not finite after {PROBE} batches: lower its learning rate, or look "
+            "at the gradients of its loss"
+        )
+
+    def _check_heard(self, local: LocalTraining) -> None:
+        """Refuse a module whose first trainings had no loss at all; single batches or clients may have none."""
+        if self.silent is None or not self.module.automatic_optimization:
+            return
+        self.silent = None if local.batches else self.silent + 1
+        if self.silent == SILENT:
+            raise UserError(f"{named(self.module, 'training_step')} returns no loss: nothing would train")
 
     def _watches_validation(self, trainer: Any, view: View) -> bool:
         """Say whether a schedule watches what training does not log; refuse if there is nothing to validate on."""
@@ -150,6 +178,7 @@ class LightningWorker(Looking):
         if len(job.view):
             trainer = self._fit(job, local)
             steps = int(trainer.global_step)
+            self._check_heard(local)
         else:
             self.layout.load(job.start)
             steps = 0
@@ -185,7 +214,7 @@ class LightningWorker(Looking):
         given = {**self.extras.arguments, **length}
         self.given.restore()
         with (
-            self.extras.blamed(self.package),
+            self.extras.blamed(self.module),
             quiet(all_of_it=local.layout is not None),
             alone(),
             every_seed(self.seed, job.purpose, job.client, job.cycle),

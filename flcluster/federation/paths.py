@@ -8,6 +8,7 @@ import lightning.pytorch
 import torch
 
 from flcluster.errors import UserError
+from flcluster.given import is_own, named
 
 NOT_HOOKS = {"forward", "configure_optimizers", "loss", "features", "predict_step", "extra_repr", "__init__"}
 """What a classifier of ours may have of its own and still be trained by the flat loop."""
@@ -96,7 +97,8 @@ def check_classes(data: Any, module: Any) -> None:
     own = where is not None and not vars(where).get("flat_loop")
     if (own and not isinstance(loss, torch.nn.CrossEntropyLoss)) or getattr(data, "knows_classes", True):
         return
+    told = named(data) if is_own(type(data)) else data.name
     raise UserError(
-        f"{kind.__name__} is trained by the cross-entropy of its logits, but {data.name} does not tell the class of "
+        f"{kind.__name__} is trained by the cross-entropy of its logits, but {told} does not tell the class of "
         "each sample: use a module with a training_step and a validation_step of its own"
     )

@@ -21,6 +21,7 @@ from flcluster.federation.flat.fetching import fetched, number
 from flcluster.federation.flat.stepping import Steps, steps_of
 from flcluster.federation.jobs import Job, Observe, Recipe, Seen, Trained, samples_processed
 from flcluster.federation.layout import square_norm
+from flcluster.given import described, named
 from flcluster.seeds import torch_seed
 
 
@@ -188,5 +189,6 @@ def _loss_of(module: LightningModule) -> Callable[..., Tensor]:
 def _single_optimizer(module: LightningModule) -> torch.optim.Optimizer:
     made = module.configure_optimizers()
     if not isinstance(made, torch.optim.Optimizer):
-        raise UserError(f"{type(module).__name__}.configure_optimizers must return one torch optimiser, got {made!r}")
+        told = named(module, "configure_optimizers")
+        raise UserError(f"{told} must return one torch optimiser, but returned {described(made)}")
     return made

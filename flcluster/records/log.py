@@ -5,8 +5,10 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from traceback import format_exception
 from typing import TextIO
 
+from flcluster.errors import UserError
 from flcluster.records.masked import hiding
 
 
@@ -26,7 +28,7 @@ class RunLog:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Keep warnings too, which are shown as before, and what ended the run if it was a mistake."""
+        """Keep warnings, which are shown as before, and what ended the run; what was no refusal with where it arose."""
         shown = warnings.showwarning
 
         def show(
@@ -44,6 +46,8 @@ class RunLog:
         try:
             yield
         except BaseException as error:
+            if not isinstance(error, UserError):
+                self.write("".join(format_exception(error)).rstrip())
             self.write(f"ended by {type(error).__name__}: {error}")
             raise
         finally:

@@ -27,7 +27,7 @@ def broken(before: Any, after: Any, gaps: Collection[str] = (), name: str = "sta
         return None
     if isinstance(after, Tensor | float):
         return None if _finite(after) or (before is not None and not _finite(before)) else name
-    own, then = _parts(after, name), dict(_parts(before, name))
+    own, then = parts_of(after, name), dict(parts_of(before, name))
     return next((found for key, part in own if (found := broken(then.get(key), part, gaps, key))), None)
 
 
@@ -40,10 +40,10 @@ def unknown(state: Any, name: str = "state") -> set[str]:
     """
     if isinstance(state, Tensor | float):
         return set() if _finite(state) else {name}
-    return {found for key, part in _parts(state, name) for found in unknown(part, key)}
+    return {found for key, part in parts_of(state, name) for found in unknown(part, key)}
 
 
-def _parts(value: Any, name: str) -> list[tuple[str, Any]]:
+def parts_of(value: Any, name: str) -> list[tuple[str, Any]]:
     """Return what a state consists of, by name; what is in a list is called as the list, with its place."""
     if is_dataclass(value):
         return [(field.name, getattr(value, field.name)) for field in fields(value)]

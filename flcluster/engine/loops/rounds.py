@@ -6,6 +6,7 @@ from typing import Any, ClassVar, TypeVar
 from flcluster.data import Shard
 from flcluster.engine.loops.base import Loop
 from flcluster.engine.loops.guard import broken
+from flcluster.engine.loops.returned import check_extra, check_kept, check_round, check_served, pair_of, row_of
 from flcluster.engine.measures import both_accuracies, local_accuracies, measured
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
@@ -76,14 +77,17 @@ class RoundLoop(Loop[S]):
         phase, t = self.where(self.position)
         self.fed.now = self.time
         self.undone = False
+        self.fed.largest = 0.0 if self.position == 0 else None
         with self.fed.bank.tracked() as bank:
-            state, done = phase.step(self.state, t, self.fed)
+            state, done = self._taken(phase, t)
             if why := broken(self.state, state, self.gaps):
+                self.check_arithmetic(why, self.fed.largest or 0.0, "step")
                 bank.undo()
                 self.undone = True
                 self.troubles.append(self._told(why, done))
         self.state = self.state if self.undone else state
         for result in done.results:
+            self.heard(result.finite)
             if not result.finite:
                 self.troubles.append(f"refused the upload of client {result.client}, which has NaN or infinite values")
         self.position = self.epoch = self.position + 1
@@ -92,6 +96,17 @@ class RoundLoop(Loop[S]):
         self.lost += done.cohort.lost
         self.owed += done.server_compute
         return [self._exchange(i, result, done) for i, result in enumerate(done.results)]
+
+    def _taken(self, phase: Phase[S], t: int) -> tuple[S, Round]:
+        """Let the method take a step, and look at what it returns."""
+        algorithm, row = self.algorithm, self.fed.layout.row
+        method = getattr(phase.step, "__name__", "step")
+        with self.looking(method):
+            state, done = pair_of(phase.step(self.state, t, self.fed), Round, algorithm, method)
+        check_round(done, row, self.extra_metrics, algorithm, method)
+        if self.early:
+            check_kept(algorithm, state, row, method)
+        return state, done
 
     def _told(self, why: str, done: Round) -> str:
         clients = [str(result.client) for result in done.results]
@@ -125,7 +140,8 @@ class RoundLoop(Loop[S]):
     def _accuracy_after(self, i: int, result: Trained[Any], done: Round, shard: Shard) -> float:
         if result.accuracy_after is not None:
             return result.accuracy_after
-        return self.fed.accuracy(done.row(i).to(self.fed.device), shard.test)
+        row = row_of(done.row(i), self.fed.layout.row, "each of its Round's models", self.algorithm, "step")
+        return self.fed.accuracy(row.to(self.fed.device), shard.test)
 
     def _owed(self) -> int:
         owed, self.owed = self.owed, 0
@@ -133,12 +149,15 @@ class RoundLoop(Loop[S]):
 
     def gauges(self) -> dict[str, float]:
         """Add what is measured of all clients, on the data of the round that was last run."""
-        t = self.data_cycle
-        own = {**super().gauges(), **self.algorithm.measures(self.state, t, self.fed), **self._changed()}
+        t, data = self.data_cycle, self.fed.data
+        measures = self.algorithm.measures(self.state, t, self.fed)
+        check_extra(measures, self.extra_metrics, self.algorithm, "measures")
+        own = {**super().gauges(), **measures, **self._changed()}
         everyone = self.algorithm.measure == "all"
-        if not everyone and self.fed.data.global_test() is None:
+        if not everyone and data.global_test() is None:
             return own
-        served = self.algorithm.served(self.state, t, self.fed).without(self.fed.data.newcomers)
+        served = check_served(self.algorithm.served(self.state, t, self.fed), data.num_clients, self.algorithm)
+        served = served.without(data.newcomers)
         local = local_accuracies(served, t, self.fed)
         self.everyone = Population(served.labels, local)
         own |= both_accuracies(served, local, self.fed)

@@ -11,10 +11,11 @@ from flcluster.data import Shard
 from flcluster.devices.schedule import Workload, scheduled
 from flcluster.engine.loops.base import Loop
 from flcluster.engine.loops.guard import broken
+from flcluster.engine.loops.returned import check_kept, check_reply, pair_of
 from flcluster.engine.measures import both_accuracies, local_accuracies
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job, Trained
-from flcluster.federation.layout import all_finite
+from flcluster.federation.layout import all_finite, square_norm
 from flcluster.federation.together.look_ahead import LookAhead
 from flcluster.federation.worker import Worker
 from flcluster.protocol.outcome import Served
@@ -76,14 +77,16 @@ class UploadLoop(Loop[S]):
     def _serve(self, up: Upload) -> Reply | str:
         """Let the method answer; a bad upload leaves everything as it was: return ``refused`` or ``undone``."""
         why = self._refusal(up)
+        self.heard(why is None)
         if why:
             self.fed.fabric.call("on_refused", loop=self, upload=up, why=why)
             self.troubles.append(f"refused the upload of client {up.client}, which {why}")
             return "refused"
         with self.fed.bank.tracked() as bank:
-            state, reply = self.algorithm.upload(self.state, up, self.fed)
+            state, reply = self._answer(up)
             why = broken(self.state, state, self.gaps) or broken(None, (reply.row, reply.anchor), name="reply")
             if why:
+                self.check_arithmetic(why, float(square_norm(up.row)), "upload")
                 bank.undo()
                 self.troubles.append(f"undid the upload of client {up.client}: {why} would not be finite")
                 return "undone"
@@ -91,6 +94,16 @@ class UploadLoop(Loop[S]):
         self.epoch += 1
         self._hand_out(up.client, reply)
         return reply
+
+    def _answer(self, up: Upload) -> tuple[S, Reply]:
+        """Let the method answer, and look at what it returns."""
+        algorithm, row = self.algorithm, self.fed.layout.row
+        with self.looking("upload"):
+            state, reply = pair_of(algorithm.upload(self.state, up, self.fed), Reply, algorithm, "upload")
+        check_reply(reply, row, self.extra_metrics, algorithm, "upload")
+        if self.early:
+            check_kept(algorithm, state, row, "upload")
+        return state, reply
 
     def _refusal(self, up: Upload) -> str | None:
         row = up.row
@@ -125,7 +138,8 @@ class UploadLoop(Loop[S]):
 
     def _hand_out_first(self, client: int) -> None:
         epoch = self.synced[client].clone()
-        self._hand_out(client, self.algorithm.join(self.state, client, self.fed))
+        joined = self.algorithm.join(self.state, client, self.fed)
+        self._hand_out(client, check_reply(joined, self.fed.layout.row, self.extra_metrics, self.algorithm, "join"))
         self.synced[client] = epoch
 
     def _job(self, n: int, shard: Shard) -> Job:

@@ -8,6 +8,7 @@ from typing import Any
 
 from flcluster.engine.messages.classes import imported, parameters
 from flcluster.errors import UserError
+from flcluster.given import blamed
 from flcluster.records.configuration import flat
 
 NOT_BUILT = "cannot build what the configuration names"
@@ -19,6 +20,8 @@ def refused_by(error: BaseException, settings: Mapping[str, Any]) -> UserError:
     """Return what a constructor said, as the mistake of the user that it is, with the key of its part."""
     root = _root(error)
     told = " ".join(str(root).split()) or type(root).__name__
+    if not isinstance(root, UserError | ValueError):  # those are meant for who configures
+        told = blamed(root) or told
     if isinstance(root, UserError) and re.match(rf"({'|'.join(settings)})\b", told):
         return root
     key, kind = _part_of(root, settings)

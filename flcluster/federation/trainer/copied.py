@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from flcluster.federation.layout import Entry
+from flcluster.federation.layout import Entry, check_row
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
@@ -50,6 +50,7 @@ class Copied:
     @torch.no_grad()
     def load(self, row: Tensor) -> None:
         """Make the module be this row."""
+        check_row(row, self.row)
         held = tensors_of(self.module)
         for entry in self.entries:
             as_real(held[entry.name]).copy_(self.part(row, entry))

@@ -1,7 +1,7 @@
 """What a method adds to a Trainer's training of one client: where it starts, on which batches, what bends gradients."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from flcluster.errors import UserError
+from flcluster.federation.flat.trying import check_loss
 from flcluster.federation.jobs import Job
 from flcluster.federation.trainer.copied import Copied, as_real
 
@@ -37,6 +38,8 @@ class LocalTraining:
     def __init__(self, job: Job, layout: Copied | None, before: Any) -> None:
         self.job, self.layout, self.before = job, layout, before
         self.total, self.batches = 0.0, 0
+        self.first: float | None = None
+        """Loss of the first batch that has one, if all numbers of that batch are finite."""
 
     @property
     def mean(self) -> float:
@@ -65,6 +68,11 @@ class LocalTraining:
             for config in trainer.lr_scheduler_configs:
                 config.scheduler.base_lrs = [rate * factor for rate in getattr(config.scheduler, "base_lrs", [])]
 
+    def on_before_backward(self, trainer: Any, module: Any, loss: Any) -> None:
+        """Refuse, in the short training at the start, a loss that nothing can be learnt from."""
+        if self.layout is None:
+            check_loss(loss, module, "training_step")
+
     def on_before_optimizer_step(self, trainer: Any, module: Any, optimizer: Any) -> None:
         """Add the proximal pull and the correction to the gradients of this optimiser's parameters."""
         job, layout = self.job, self.layout
@@ -90,14 +98,29 @@ class LocalTraining:
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Add up the loss; the short training at the start ends early."""
-        if self.layout is None and batch_idx + 1 >= PROBE:
-            trainer.should_stop = True
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
         if isinstance(loss, Tensor):
+            if self.layout is None and not self.batches and all_tensors_finite(batch):
+                self.first = float(loss.detach())
             self.total, self.batches = self.total + float(loss.detach()), self.batches + 1
+        if self.layout is None and batch_idx + 1 >= PROBE:
+            trainer.should_stop = True
 
 
-HOOKS = ("on_fit_start", "on_train_start", "on_before_optimizer_step", "on_train_batch_end")
+def all_tensors_finite(batch: Any) -> bool:
+    """Say whether all numbers of a batch are finite, whatever it is made of.
+
+    >>> import torch
+    >>> all_tensors_finite({"x": [torch.ones(2), "a"]}), all_tensors_finite((torch.tensor([math.nan]),))
+    (True, False)
+    """
+    if isinstance(batch, Tensor):
+        return bool(batch.isfinite().all())
+    parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, list | tuple) else ()
+    return all(all_tensors_finite(part) for part in parts)
+
+
+HOOKS = ("on_fit_start", "on_train_start", "on_before_backward", "on_before_optimizer_step", "on_train_batch_end")
 
 
 def hook(package: Any, local: LocalTraining) -> Any:

@@ -2,16 +2,11 @@
 
 import contextlib
 import logging
-import random
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
-
-import numpy as np
-
-from flcluster.seeds import sequence, torch_seed
 
 
 @contextlib.contextmanager
@@ -39,18 +34,3 @@ def quiet(all_of_it: bool = True) -> Iterator[None]:
 def alone() -> AbstractContextManager[Any]:
     """Hide the other processes: torchmetrics and modules that gather would wait for ranks that train other clients."""
     return patch("torch.distributed.is_initialized", return_value=False)
-
-
-@contextlib.contextmanager
-def every_seed(seed: int, purpose: str, *ids: int) -> Iterator[None]:
-    """Seed torch's, NumPy's and Python's global generators inside the block, and restore them after."""
-    python, numpy = random.getstate(), np.random.get_state()
-    number = int(sequence(seed, purpose, *ids).generate_state(1)[0])
-    try:
-        random.seed(number)
-        np.random.seed(number)
-        with torch_seed(seed, purpose, *ids):
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)

@@ -44,8 +44,9 @@ def test_warnings_and_the_end_are_in_the_log_and_shown_as_before(tmp_path):
         warnings.warn("odd", stacklevel=1)
         raise KeyError("gone")
     assert warnings.showwarning is before
-    first, last = (tmp_path / "run.log").read_text().splitlines()
+    first, *trace, last = (tmp_path / "run.log").read_text().splitlines()
     assert first.endswith("UserWarning: odd") and last.endswith("ended by KeyError: 'gone'")
+    assert Path(__file__).name in " ".join(trace), "a mistake in somebody's code is told in one line, and here whole"
     RunLog(None).write("nowhere")
 
 
