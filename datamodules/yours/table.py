@@ -64,8 +64,8 @@ class CSVDataModule(OwnDataModule):
     def bring(self) -> Brought:
         """Read the files."""
         tables = [read_table(path, self.delimiter) for path in self.paths]
-        columns = {"label": [self.label], "clients": [self.clients], "clusters": [self.clusters]}
-        columns |= {"drop": self.drop, "words": self.words}
+        columns: dict[str, Sequence[str | None]] = {"drop": self.drop, "words": self.words}
+        columns = {"label": [self.label], "clients": [self.clients], "clusters": [self.clusters], **columns}
         asked = [(f"data.{key}: ", name) for key, names in columns.items() for name in names]
         for path, table in zip(self.paths, tables, strict=True):
             if missing := [each for each in asked if each[1] is not None and each[1] not in table.columns]:

@@ -24,7 +24,7 @@ class Roster(ABC):
 
     _kept: tuple[object, Ids, Ids] | None = None
     _sizes: tuple[int, Ids] | None = None
-    _held: tuple[int, NDArray[np.bool_]] | None = None
+    _holding: tuple[int, NDArray[np.bool_]] | None = None
 
     # who takes part ---------------------------------------------------------------------------------------------
 
@@ -99,11 +99,11 @@ class Roster(ABC):
             return np.ones(self.num_clients, dtype=np.bool_)
         if type(self).drifted is Roster.drifted:  # of data that do not tell who changed, everyone is asked
             return self.sizes(cycle) > 0
-        at, held = self._held if self._held is not None and self._held[0] <= cycle else (0, self.sizes(0) > 0)
+        at, held = self._holding if self._holding is not None and self._holding[0] <= cycle else (0, self.sizes(0) > 0)
         changed = [self.drifted(t) for t in range(at + 1, cycle + 1)]
         if sum(map(len, changed)):
             some = np.unique(np.concatenate(changed))
             held = held.copy()
             held[some] = self.sizes_of(some, cycle) > 0
-        self._held = cycle, held
+        self._holding = cycle, held
         return held

@@ -93,7 +93,7 @@ def made_loggers(plan: Plan, secrets: Sequence[str]) -> Loggers:
         parser = ArgumentParser(exit_on_error=False)
         parser.add_argument("--logger", type=Logger)
         try:
-            made.append(parser.instantiate(Namespace(logger=each)).logger)
+            made.append(parser.instantiate(Namespace(logger=each)).logger)  # type: ignore[no-untyped-call]
         except Exception as error:
             root = _root(error)
             if isinstance(root, TypeError | ValueError | ImportError | UserError):  # what the user is to mend

@@ -46,8 +46,7 @@ def refuse_unfit(key: str, part: Any) -> None:
             raise UserError(f"{where} is null, and {kind.__name__} needs a value there: leave it out for the default")
         if where not in LINKED:
             refuse_number(where, value, name in infinite)
-        for at, each in enumerate(value) if isinstance(value, list | tuple) else [("", value)]:
-            refuse_unfit(where if at == "" else f"{where}[{at}]", each)
+        refuse_unfit(where, list(value) if isinstance(value, tuple) else value)
 
 
 def refuse_number(key: str, value: Any, infinite: bool = False) -> None:

@@ -58,7 +58,8 @@ class SGDSteps(Steps):
     def _moved(self, grad: Tensor) -> Tensor:
         if self.moving:
             return self.kept.mul_(self.group["momentum"]).add_(grad, alpha=1 - self.group["dampening"])
-        self.moving, self.kept = True, grad.clone()
+        self.moving = True
+        self.kept: Tensor = grad.clone()
         return self.kept
 
 

@@ -78,7 +78,7 @@ def rows_for(count: int) -> int:
     >>> [rows_for(count) for count in (1, 2, 3, 5, 9, 20, 24, 25, 40)]
     [2, 2, 3, 5, 10, 20, 24, 28, 40]
     """
-    step = 2 ** max(0, (count - 1).bit_length() - 3)
+    step = 1 << max(0, (count - 1).bit_length() - 3)
     return max(2, -(-count // step) * step)
 
 

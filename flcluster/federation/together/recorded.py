@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Hashable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ aten = torch.ops.aten
 NOTHING = {aten.alias.default, aten.detach.default, aten.view.default, aten._unsafe_view.default, aten.expand.default}
 """Operations that do nothing if what comes out has the shape and the strides of what went in."""
 
-ONCE = {aten.mul.Scalar: (1,)}
+ONCE: dict[Any, tuple[Any, ...]] = {aten.mul.Scalar: (1,)}
 """Operations that do nothing with these arguments."""
 
 
