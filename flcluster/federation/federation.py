@@ -212,7 +212,12 @@ class Federation:
     @property
     def pace(self) -> str:
         """How many clients are trained in one pass, or why one by one; for the run's first lines."""
-        return f"up to {self.together} clients in one pass" if self.alone is None else f"one by one ({self.alone})"
+        if self.alone is not None:
+            return f"one by one ({self.alone})"
+        limit = self._wish.work_limit(self.device)
+        if limit is not None and self._wish.batch * self.layout.num_parameters > limit:
+            return "one client at a time, its gradient written out"
+        return f"up to {self.together} clients in one pass"
 
     @property
     def at_once(self) -> int:

@@ -4,6 +4,7 @@ import inspect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -132,9 +133,15 @@ class Layout:
 
 def rebuilt(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> torch.optim.Optimizer:
     """Make an optimiser like another one, of one parameter, with the settings that the other one was made with."""
-    accepted = inspect.signature(type(optimizer)).parameters
+    accepted = settings_of(type(optimizer))
     kwargs = {k: v for k, v in optimizer.defaults.items() if k in accepted}
     return type(optimizer)([parameter], **kwargs)
+
+
+@cache
+def settings_of(kind: type) -> frozenset[str]:
+    """Return the names of what a class is made with."""
+    return frozenset(inspect.signature(kind).parameters)
 
 
 ELEMENTWISE = (

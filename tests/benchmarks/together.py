@@ -13,6 +13,7 @@ from lightning.fabric import Fabric
 from told import Told
 
 from flcluster.data import View
+from flcluster.engine.process import keep_freed_memory
 from flcluster.federation.jobs import Job
 from flcluster.federation.together.several import Several
 from flcluster.federation.worker import Worker
@@ -79,6 +80,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=31)
     repeats = parser.parse_args().repeats
     torch.set_num_threads(1)
+    keep_freed_memory()
     torch.manual_seed(0)
     for count in (8, 24, 50):
         measure("digits 64-64-10, sgd", MLP(10, DIGITS, hidden=[64]), [100] * count, 20, repeats)
