@@ -53,7 +53,8 @@ class Accuracies:
                 owner = np.repeat([place for place, _ in parts], [len(index) for _, index in parts])
                 np.add.at(right, owner, self.hits(row, View(((source, index),))))
                 np.add.at(held, owner, 1)
-        return np.divide(right, held, out=np.full(len(views), np.nan), where=held > 0)
+        shares: NDArray[np.float64] = np.divide(right, held, out=np.full(len(views), np.nan), where=held > 0)
+        return shares
 
     def hits(self, row: Tensor, view: View) -> Hits:
         """Say which samples of a view a model tells right."""

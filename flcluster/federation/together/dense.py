@@ -56,16 +56,16 @@ class Dense(Stack):
         """View weights and biases in a stack, or their gradients."""
         return [entry.view(stack) for entry in self.layout.entries]
 
-    parts = tensors
+    def parts(self, gradients: Tensor) -> list[Tensor]:
+        """View the parameters in a stack of gradients."""
+        return self.tensors(gradients)
 
-    @torch.no_grad()
     def gradients(self, x: Tensor, y: Tensor, weights: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Return each model's loss on its own batch, ``[C]``, and its gradients."""
         losses, slopes = self._backward(x, y, weights, tensors)
         found = [(slope.sum(1), torch.bmm(slope.mT, below)) for slope, below in slopes]
         return losses, *(gradient for pair in reversed(found) for gradient in reversed(pair))
 
-    @torch.no_grad()
     def descend(self, x: Tensor, y: Tensor, weights: Tensor, tensors: Sequence[Tensor], lr: float) -> Tensor:
         """Return each model's loss on its own batch, ``[C]``, and take one step down its gradient."""
         losses, slopes = self._backward(x, y, weights, tensors)
@@ -74,7 +74,6 @@ class Dense(Stack):
             tensors[at + 1].add_(slope.sum(1), alpha=-lr)
         return losses
 
-    @torch.no_grad()
     def scores(self, x: Tensor, y: Tensor, tensors: Sequence[Tensor]) -> Tensor:
         """Return each model's losses on its own samples, and 1 where it is right, ``[C, 2, n]``."""
         *_, logits = forward(x, tensors)
@@ -88,7 +87,7 @@ class Dense(Stack):
         *inputs, logits = forward(x, tensors)
         known = log_shares(logits)
         losses = -(known.gather(1, y[:, None])[:, 0] * weights).sum(1)
-        slope = known.exp_().scatter_add_(1, y[:, None], torch.full_like(known[:, :1], -1)).mul_(weights[:, None]).mT
+        slope = known.exp_().scatter_(1, y[:, None], -1, reduce="add").mul_(weights[:, None]).mT
 
         def slopes(slope: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
             for below, weight in zip(inputs[:0:-1], tensors[-2:0:-2], strict=True):

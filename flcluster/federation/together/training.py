@@ -21,9 +21,9 @@ AT_ONCE = 2**25
 
 @dataclass(eq=False)
 class Batch:
-    """A step's inputs, labels and weights, ``[C, batch, …]`` each."""
+    """A step's inputs, labels and weights, ``[C, batch, …]`` each, and the place of its losses, ``[C]``."""
 
-    step: int
+    told: Tensor
     x: Tensor
     y: Tensor
     weights: Tensor
@@ -96,7 +96,8 @@ class Descent:
     def run(self) -> list[Result]:
         """Train; return what comes of each job, in their order. The device is waited for once."""
         self.stack.learning(True)
-        descend(self._batches(), self._loss, self._step, self.x.device)
+        with torch.no_grad():
+            descend(self._batches(), self._loss, self._step, self.x.device)
         rows = self.stack.rows(self.done)
         self.told[-1] = torch.linalg.vecdot(rows, rows)
         told = self.told.cpu().numpy()
@@ -117,8 +118,9 @@ class Descent:
                 for part in (self.plan.index, self.plan.weights)
             )
             x, y = (chosen(part, index.flatten()).unflatten(0, index.shape) for part in (self.x, self.y))
-            for step in range(first, last):
-                yield Batch(step, x[step - first], y[step - first], weights[step - first])
+            yield from map(
+                Batch, self.told[first:last, : self.width].unbind(), x.unbind(), y.unbind(), weights.unbind()
+            )
             self.done[:active].copy_(self.rows[:active])
 
     def _narrow(self, active: int) -> None:
@@ -133,7 +135,7 @@ class Descent:
             losses, found = self.direct.descend(*batch.given, self.tensors, self.optimizer.group["lr"]), []
         else:
             losses, *found = self.stack.gradients(*batch.given, self.tensors)
-        self.told[batch.step, : self.width] = losses
+        batch.told.copy_(losses)
         for place, gradient in zip(self.places, found, strict=self.direct is None):
             place.copy_(gradient)
         return losses[0]
