@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -133,13 +134,14 @@ class Layout:
 
 def rebuilt(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> torch.optim.Optimizer:
     """Make an optimiser like another one, of one parameter, with the settings that the other one was made with."""
-    accepted = settings_of(type(optimizer))
+    kind: type[Any] = type(optimizer)
+    accepted = settings_of(kind)
     kwargs = {k: v for k, v in optimizer.defaults.items() if k in accepted}
     return type(optimizer)([parameter], **kwargs)
 
 
 @cache
-def settings_of(kind: type) -> frozenset[str]:
+def settings_of(kind: type[Any]) -> frozenset[str]:
     """Return the names of what a class is made with."""
     return frozenset(inspect.signature(kind).parameters)
 

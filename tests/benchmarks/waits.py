@@ -6,7 +6,7 @@ Run: python tests/benchmarks/waits.py
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -20,7 +20,7 @@ from torch.profiler import ProfilerActivity, profile
 from flcluster.federation import worker as workers
 from flcluster.federation.flat import evaluating
 from flcluster.federation.jobs import Job
-from flcluster.federation.together.several import Several
+from flcluster.federation.together import several
 from flcluster.federation.worker import Worker
 from flcluster.modules import MLP
 
@@ -44,14 +44,11 @@ class Counting(TorchFunctionMode):
 @contextmanager
 def fetching(seen: list[str]) -> Iterator[None]:
     """Remember each time that findings are brought to the host."""
-
-    def counted(real: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda found: seen.append("fetched") or real(found)
-
-    with (
-        patch.object(workers, "fetched", counted(workers.fetched)),
-        patch.object(evaluating, "fetched", counted(evaluating.fetched)),
-    ):
+    with ExitStack() as stack:
+        for module in (workers, evaluating, several):
+            real = module.fetched
+            told = lambda found, real=real: seen.append("fetched") or real(found)  # noqa: E731
+            stack.enter_context(patch.object(module, "fetched", told))
         yield
 
 
@@ -70,10 +67,10 @@ def rows(quick: bool = False) -> list[Told]:
     data, worker = Registered(clients), Worker(Fabric(accelerator="cpu", devices=1), MLP(10, (1, 8, 8)), seed=0)
     shards, start = [data.shard(client) for client in range(clients)], worker.layout.snapshot()
     jobs = [Job(m, start, s.train, 2, 20, test=s.test, scores_start=True) for m, s in enumerate(shards)]
-    several = Several(worker, clients, None)
+    together = several.Several(worker, clients, None)
     return [
         Told("Waits for the device per client update, one by one", len(counted(lambda: worker.train(jobs[0]))), "≤ 1"),
-        Told(f"… {clients} clients in one pass", len(counted(lambda: several.train(jobs))) / clients, "≤ 1"),
+        Told(f"… {clients} clients in one pass", len(counted(lambda: together.train(jobs))) / clients, "≤ 1"),
     ]
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from flcluster.data import View
 from flcluster.federation.flat.evaluating import accuracy, mean_loss, moments
-from flcluster.federation.flat.fetching import fetched
+from flcluster.federation.flat.fetching import fetched, number
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, samples_processed
 from flcluster.federation.together.batches import batch_for
 from flcluster.federation.together.dense import Dense, stack_of
@@ -93,7 +93,7 @@ class Several:
         seen = [result for _, result in shown if isinstance(result.seen, Tensor)]
         host = iter(fetched([*scores, *(own[0] for own in starts), *(cast(Tensor, each.seen) for each in seen)]))
         for _, result in tested:
-            result.accuracy = accuracy(next(host))
+            result.accuracy = number(next(host)[1].double().mean())
         for _, result in asked:
             result.start_loss, result.start_square = moments(next(host))
         for result in seen:
