@@ -9,7 +9,8 @@ python3 dev.py faults        install, then thousands of faults (bad configuratio
 python3 dev.py mutate        install, then small faults in methods and engine, drawn by seed: which test notices each
 python3 dev.py browser       install, then the tests in Chromium (on Debian: apt-get install chromium chromium-driver)
 python3 dev.py zoo           install, then public modules against a plain Trainer, in environments of their own
-python3 dev.py bench         install, then the engine against plain PyTorch, FIELDING's coordinator and DFCA's rounds
+python3 dev.py bench         install, then how fast: against plain PyTorch, many clients, processes …: a table of ratios
+                             bench --write also puts the table into docs/performance.md
 """
 
 import hashlib
@@ -38,11 +39,7 @@ JOBS: dict[str, list[list[str]]] = {
     "faults": [["python", "tests/faults/everything.py"]],
     "mutate": [["python", "tests/faults/mutation/try_mutants.py", "120", "0"]],
     "browser": [["python", "-m", "pytest", "-m", "browser", "tests/browser"]],
-    "bench": [
-        ["python", "tests/benchmarks/overhead.py"],
-        ["python", "tests/benchmarks/coordinator.py", "--part", "small"],
-        ["python", "tests/benchmarks/gossip.py"],
-    ],
+    "bench": [["python", "tests/benchmarks/everything.py"]],
 }
 ZOO = {
     "base": [],
@@ -134,7 +131,7 @@ def main() -> None:
     if (
         len(sys.argv) < 2
         or sys.argv[1] not in {*JOBS, "zoo"}
-        or more not in ([], ["--write"] * (sys.argv[1] == "faults"))
+        or more not in ([], ["--write"] * (sys.argv[1] in ("faults", "bench")))
     ):
         raise SystemExit(__doc__)
     if sys.version_info < (3, 10):  # noqa: UP036 (an old Python should say so)

@@ -23,6 +23,8 @@ class MLP(Classifier):
     """
 
     images = False
+    is_chain = True
+    """All that this class does to inputs is to let them through ``layers``, with ReLU in between."""
 
     def __init__(
         self,
@@ -47,3 +49,8 @@ class MLP(Classifier):
         """Return the last hidden layer."""
         features: Tensor = self.body(x)
         return features
+
+    @property
+    def layers(self) -> list[nn.Linear]:
+        """The dense layers, from the first to the head."""
+        return [*(part for part in self.body if isinstance(part, nn.Linear)), self.head]

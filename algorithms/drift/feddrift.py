@@ -123,7 +123,7 @@ class FedDrift(RoundAlgorithm[DriftState]):
     def next_step(self, state: DriftState, t: int, fed: Federation) -> DriftState:
         """Assign what clients hold; start new models for those that drifted; merge models that do alike."""
         step = len(state.assigned)
-        held = {m: fed.data.shard(m, t).train for m in fed.data.holding(t).tolist()}
+        held = {m: fed.shard(m, t).train for m in fed.data.holding(t).tolist()}
         free = [k for k in range(len(state.models)) if int(state.alone[k]) < step]
         models, alone = [*state.models], state.alone.tolist()
         assigned, labels, best = torch.full_like(state.labels, -1), state.labels.clone(), state.best.clone()
@@ -172,7 +172,7 @@ class FedDrift(RoundAlgorithm[DriftState]):
         """Return some of the training samples that belong to each model, at most ``merge_batches`` batches."""
         parts: dict[int, list[View]] = {}
         for client in fed.data.holding(t).tolist():
-            parts.setdefault(int(state.labels[client]), []).append(fed.data.shard(client, t).train)
+            parts.setdefault(int(state.labels[client]), []).append(fed.shard(client, t).train)
         most = self.merge_batches * self.batch_size
         return {
             k: sampled([p for v in parts[k] for p in v.parts], most, rng(fed.seed, "merge", t, k))

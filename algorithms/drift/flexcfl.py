@@ -138,7 +138,7 @@ class FlexCFL(FedAvg[FlexState]):
     def updates(self, initial: Tensor, clients: Ids, t: int, fed: Federation) -> Iterator[Tensor]:
         """Pre-train clients from the initial weights; yield what that changed (nothing, if it diverged)."""
         jobs = [
-            Job(m, initial, fed.data.shard(m, t).train, 1, self.batch_size, "join", t, steps=self.pretrain_steps)
+            Job(m, initial, fed.shard(m, t).train, 1, self.batch_size, "join", t, steps=self.pretrain_steps)
             for m in clients.tolist()
         ]
         for trained in fed.train(jobs):

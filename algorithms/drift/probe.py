@@ -72,7 +72,7 @@ class HeterogeneityProbe(Callback):
         """Return the mean distances of label shares and embeddings without clusters and in both kinds of clusters."""
         clients = fed.data.with_samples(t)
         labels = shares(fed.data.label_counts(clients, t))
-        views = [fed.data.shard(client, t).train for client in clients.tolist()]
+        views = [fed.shard(client, t).train for client in clients.tolist()]
         embeddings = fed.represent(lambda worker, view: worker.features(model, view).mean(0), views)
         gradients = self.gradient.of(clients, t, model, fed)
         found = {

@@ -83,7 +83,7 @@ class SharedModel(Representation):
 
     def of(self, clients: NDArray[np.int64], t: int, shared: Tensor | None, fed: Federation) -> Points:
         """Describe each client by one vector of length 1."""
-        views = [fed.data.shard(client, t).train for client in clients.tolist()]
+        views = [fed.shard(client, t).train for client in clients.tolist()]
         return unit(fed.represent(lambda worker, view: self.vector(worker, view, shared, fed.seed), views))
 
     @abstractmethod

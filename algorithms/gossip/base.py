@@ -116,7 +116,7 @@ class GossipRounds(RoundAlgorithm[S]):
         for client in clients:
             heard = [m for m in links[[client]].indices.tolist() if m in trained] or [client]
             means = [torch.stack([table[m * k + j].to(fed.device) for m in heard]).mean(0) for j in range(k)]
-            view = fed.data.shard(client, t).train
+            view = fed.shard(client, t).train
             losses = [fed.loss(mean, view) for mean in means] if k > 1 and len(view) else [0.0]
             yield means[losses.index(min(losses))]
 

@@ -173,7 +173,7 @@ class FedSPD(GossipRounds[SoftState]):
         k = self.per_client(fed)
         divisions = self._divisions(clients, t, fed) if t else [np.empty(0, dtype=np.int64)] * len(clients)
         for client, division in zip(clients, divisions, strict=True):
-            draw, view = rng(fed.seed, "cluster", client, t), fed.data.shard(client, t).train
+            draw, view = rng(fed.seed, "cluster", client, t), fed.shard(client, t).train
             if t == 0:
                 division = draw.choice(k, size=len(view), p=draw.dirichlet(np.ones(k)))
             shares = np.bincount(division, minlength=k) / len(division)
@@ -183,7 +183,7 @@ class FedSPD(GossipRounds[SoftState]):
     def _divisions(self, clients: list[int], t: int, fed: Federation) -> list[NDArray[np.int64]]:
         """Return the cluster of every training sample of some clients: the model with the smallest loss, never NaN."""
         table, k = self.models(fed), self.per_client(fed)
-        views = [fed.data.shard(client, t).train for client in clients]
+        views = [fed.shard(client, t).train for client in clients]
 
         def own(worker: Worker, i: int) -> NDArray[np.int64]:
             rows = (table[clients[i] * k + j].to(fed.device) for j in range(k))
@@ -210,7 +210,7 @@ class FedSPD(GossipRounds[SoftState]):
         for epoch in range(self.tune_epochs):
             factor = self.tune_lr * self.tune_decay ** (epoch // self.tune_decay_every)
             plain = (
-                Job(client, table[client], fed.data.shard(client, t).train, 1, self.batch_size, "tune", cycle=epoch)
+                Job(client, table[client], fed.shard(client, t).train, 1, self.batch_size, "tune", cycle=epoch)
                 for client in clients
             )
             for done in fed.train(replace(job, lr_factor=factor, momentum=self.momentum) for job in plain):

@@ -248,7 +248,7 @@ class APFL(Personal[APFLState]):
                 state = taken_in(state, result, self.server_lr, self.staleness_exponent)
                 held[m] = state.models[0]
             if self.measure != "all":  # now: who uploads again in this round gets another model
-                result.accuracy_after = fed.accuracy(held[m].to(fed.device), fed.data.shard(m, t).test)
+                result.accuracy_after = fed.accuracy(held[m].to(fed.device), fed.shard(m, t).test)
             results.append(result.light())
         stale = [result.staleness for result in results if result.usable]
         ends, sent = np.concatenate([[0.0], schedule.times]), [int(result.steps > 0) for result in results]
@@ -346,7 +346,7 @@ class APFL(Personal[APFLState]):
 
     def _tried(self, own: Tensor, friend: Tensor, client: int, fed: Federation) -> Tensor:
         """Return the accuracy with each of the friend's shares on both test sets, ``[shares, 2]``."""
-        tests = (fed.data.global_test(), fed.data.shard(client, self.rounds - 1).test)
+        tests = (fed.data.global_test(), fed.shard(client, self.rounds - 1).test)
         found = torch.full((len(self.shares), 2), torch.nan, dtype=torch.float64)
         for i, share in enumerate(self.shares):
             row = interpolated(own, friend, share).to(fed.device)

@@ -74,7 +74,7 @@ class Personal(FedAvg[S]):
 
     def finetuning(self, state: S, client: int, fed: Federation) -> Job:
         """Plan a client's training of the global model on its own data."""
-        shard = fed.data.shard(client, self.rounds - 1)
+        shard = fed.shard(client, self.rounds - 1)
         test = None if self.measure == "all" else shard.test
         epochs = self.finetune_epochs
         return Job(client, state.models[0], shard.train, epochs, self.batch_size, purpose="finetune", test=test)

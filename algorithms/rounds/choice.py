@@ -22,7 +22,7 @@ TRIES = 100
 
 def best_of(fed: Federation, candidates: Candidates, clients: Sequence[int], t: int) -> list[int]:
     """Return which of its candidates has the smallest mean loss on each client's training data; NaN never wins."""
-    best: list[int] = _best(scored(fed, candidates, clients, [fed.data.shard(m, t).train for m in clients])).tolist()
+    best: list[int] = _best(scored(fed, candidates, clients, [fed.shard(m, t).train for m in clients])).tolist()
     return best
 
 
@@ -52,7 +52,7 @@ def ifca_style_accuracy(fed: Federation, candidates: Candidates, t: int) -> floa
     clients = fed.data.with_samples(t).tolist()
     if not clients:
         return float("nan")
-    scores = scored(fed, candidates, clients, [fed.data.shard(m, t).test for m in clients])
+    scores = scored(fed, candidates, clients, [fed.shard(m, t).test for m in clients])
     return float(scores[np.arange(len(clients)), _best(scores), 1].mean())
 
 

@@ -84,7 +84,7 @@ class FedSoftAsync(ClusterUploads[FedSoftState]):
 
     def _received(self, clusters: Tensor, row: Tensor, client: int, cycle: int, fed: Federation) -> Reply:
         """What a client does with K models: measure its next data's mixture, and what to be pulled towards."""
-        view = fed.data.shard(client, cycle).train
+        view = fed.shard(client, cycle).train
         shares = sample_shares(fed.per_sample(clusters, view)[:, 0].cpu(), self.sigma)
         K = len(clusters)
         return Reply(

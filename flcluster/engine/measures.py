@@ -84,7 +84,7 @@ def newcomers_accuracies(algorithm: Algorithm[S], state: S, t: int, fed: Federat
     if not clients:
         return {}
     fed.note(f"{len(clients)} clients that were held out of training join")
-    tests = [fed.data.shard(client, t).test for client in clients]
+    tests = [fed.shard(client, t).test for client in clients]
     rows = algorithm.newcomers(state, clients, t, fed)
     found = [fed.accuracy(row.to(fed.device), test) for row, test in zip(rows, tests, strict=True) if len(test)]
     if not found:
@@ -95,5 +95,5 @@ def newcomers_accuracies(algorithm: Algorithm[S], state: S, t: int, fed: Federat
 
 def true_clusters(clients: NDArray[np.int64], t: int, fed: Federation) -> NDArray[np.int64]:
     """Return the cluster that most of each client's samples come from."""
-    mixtures = (fed.data.shard(client, t).mixture for client in clients.tolist())
+    mixtures = (fed.shard(client, t).mixture for client in clients.tolist())
     return np.array([int(mixture.argmax()) for mixture in mixtures], dtype=np.int64)

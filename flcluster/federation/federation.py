@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from functools import cached_property
 from itertools import accumulate, islice
-from typing import Any, Protocol, TypeVar, cast
+from math import prod
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -16,14 +17,16 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
-from flcluster.data import FederatedDataModule, Source, View
+from flcluster.data import FederatedDataModule, Shard, View
 from flcluster.data.handed import view_of
 from flcluster.errors import UserError
+from flcluster.federation.accuracies import Accuracies, Hits, Rows
 from flcluster.federation.bank import Bank, Table
 from flcluster.federation.extras import Extras
-from flcluster.federation.flat.evaluating import accuracy, mean_loss
+from flcluster.federation.flat.evaluating import EVAL_BATCH, accuracy, mean_loss
 from flcluster.federation.flat.trying import try_on
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, Training, samples_processed
+from flcluster.federation.lately import Lately
 from flcluster.federation.layout import Layout, check_row, square_norm
 from flcluster.federation.lightning_worker import LightningWorker
 from flcluster.federation.paths import check_classes, why_batches, why_trainer
@@ -41,13 +44,10 @@ BankMaker = Callable[[int], Bank]
 SHARED = 2e7
 """Samples times parameters from which a pass is shared out: a few milliseconds, where a message takes a few tenths."""
 
-
-class Rows(Protocol):
-    """Models by number: a tensor ``[K, P]``, a table, or rows that are made when they are asked for."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Tensor: ...
+SHARDS = 2**22
+"""Samples whose places are remembered, of clients that were asked for lately: 32 MB."""
+NUMBERS = 2**20
+"""Numbers that go into a pass at most in which it only counts whether samples are told right, if more than a batch."""
 
 
 class Federation:
@@ -79,6 +79,7 @@ class Federation:
         self.first = self.layout.snapshot() if given or self.by_trainer else None
         """The module as it was given, where that is the first model."""
         self.bank = bank(self.layout.size)
+        self._shards: Lately[Shard] = Lately(SHARDS, lambda shard: 64 + len(shard.train) + len(shard.test))
         self.now = 0.0
         """Virtual time at the start of the current round."""
         self.note: Callable[[str], None] = lambda text: None
@@ -119,6 +120,10 @@ class Federation:
         for view in views:
             self.worker.pin(view)
         return views
+
+    def shard(self, client: int, cycle: int = 0) -> Shard:
+        """Return what a client holds in a cycle; what was asked for lately is not made again."""
+        return self._shards.get((client, cycle), lambda: self.data.shard(client, cycle))
 
     @property
     def layout(self) -> Layout:
@@ -221,7 +226,12 @@ class Federation:
     @property
     def pace(self) -> str:
         """How many clients are trained in one pass, or why one by one; for the run's first lines."""
-        return f"up to {self.together} clients in one pass" if self.alone is None else f"one by one ({self.alone})"
+        if self.alone is not None:
+            return f"one by one ({self.alone})"
+        limit = self._wish.work_limit(self.device)
+        if limit is not None and self._wish.batch * self.layout.num_parameters > limit:
+            return "one client at a time, its gradient written out"
+        return f"up to {self.together} clients in one pass"
 
     @property
     def at_once(self) -> int:
@@ -273,11 +283,11 @@ class Federation:
         agreed: T = self.ranks.agree(value)
         return agreed
 
-    def per_sample(self, rows: Tensor, view: View) -> Tensor:
-        """Score R models on one view: ``[R, 2, n]``, per-sample losses and hits."""
+    def per_sample(self, rows: Tensor, view: View, size: int = EVAL_BATCH) -> Tensor:
+        """Score R models on one view, so many samples at a time: ``[R, 2, n]``, per-sample losses and hits."""
         if not self.worker.samplewise:
             return torch.stack([self.worker.per_sample(row, view) for row in rows])
-        parts = self.worker.parts(view)
+        parts = self.worker.parts(view, size)
         ends = list(accumulate(len(part) for part in parts))
         units = [(r, p) for r in range(len(rows)) for p in range(len(parts))]
         shared = self.ranks.size > 1 and self._worth_sharing(len(rows) * len(view))
@@ -318,38 +328,30 @@ class Federation:
         return self.score.goodness(self.accuracy(row, view))
 
     def client_accuracies(self, models: Rows, labels: NDArray[np.int64], cycle: int) -> NDArray[np.float64]:
-        """Return each client's accuracy on its own test data with the model it is served; NaN without test data.
-
-        Clients that share a model and a source are scored together, so small test sets still make full batches.
-        """
-        if not self.worker.samplewise:
-            return self._scored_one_by_one(models, labels, cycle)
-        right, held = np.zeros(len(labels)), np.zeros(len(labels))
-        for k in np.unique(labels[labels >= 0]).tolist():
-            row = models[k].to(self.device)
-            sources: dict[Source, list[tuple[int, Tensor]]] = {}
-            for client in np.flatnonzero(labels == k).tolist():
-                for source, index in self.data.shard(client, cycle).test.parts:
-                    sources.setdefault(source, []).append((client, index))
-            for source, parts in sources.items():
-                view = View(((source, torch.cat([index for _, index in parts])),))
-                if len(view) == 0:
-                    continue
-                owner = np.repeat([client for client, _ in parts], [len(index) for _, index in parts])
-                hits = self.per_sample(row[None], view)[0, 1].cpu().numpy()
-                right += np.bincount(owner, hits, len(labels))
-                held += np.bincount(owner, minlength=len(labels))
-        shares: NDArray[np.float64] = np.divide(right, held, out=np.full(len(labels), np.nan), where=held > 0)
-        return shares
-
-    def _scored_one_by_one(self, models: Rows, labels: NDArray[np.int64], cycle: int) -> NDArray[np.float64]:
+        """Return each client's accuracy on its own test data with the model it is served; NaN without test data."""
         clients = np.flatnonzero(labels >= 0)
-        views = [self.data.shard(client, cycle).test for client in clients.tolist()]
-        rows = [int(k) for k in labels[clients]]
-        found = self.map(lambda worker, i: worker.measure(models[rows[i]].to(self.device), views[i]), views)
+        tests = [self.shard(client, cycle).test for client in clients.tolist()]
         scores = np.full(len(labels), np.nan)
-        scores[clients] = found
+        scores[clients] = self.accuracies(models, labels[clients].tolist(), tests)
         return scores
+
+    def accuracies(self, models: Rows, which: Sequence[int], tests: Sequence[View]) -> NDArray[np.float64]:
+        """Return the accuracy on each test set of the model that goes with it; NaN without samples."""
+        if self.worker.samplewise:
+            return self._accuracies.of(models, which, tests)
+        found = self.map(lambda worker, i: worker.measure(models[which[i]].to(self.device), tests[i]), tests)
+        return np.array(found, dtype=np.float64)
+
+    @cached_property
+    def _accuracies(self) -> Accuracies:
+        most = min(SHARED / self.layout.num_parameters, NUMBERS / prod(self.data.input_shape))
+        size = max(EVAL_BATCH, int(most))
+
+        def score(row: Tensor, view: View) -> Hits:
+            hits: Hits = self.per_sample(row[None].to(self.device), view, size)[0, 1].cpu().numpy() > 0
+            return hits
+
+        return Accuracies(score)
 
     def represent(self, of: Callable[[Worker, View], Tensor], views: Sequence[View]) -> NDArray[np.float32]:
         """Compute one small vector per view, shared out over the ranks, ``[n, D]``."""

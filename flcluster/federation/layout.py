@@ -4,6 +4,8 @@ import inspect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +30,8 @@ class Entry:
         if len(self.shape) != 4:
             return flat.unflatten(-1, self.shape) if self.shape else flat.squeeze(-1)
         o, i, h, w = self.shape
-        return flat.unflatten(-1, (o, h, w, i)).movedim(-1, -3)
+        laid: Tensor = flat.unflatten(-1, (o, h, w, i))
+        return laid.movedim(-1, -3)
 
 
 class Layout:
@@ -133,9 +136,16 @@ class Layout:
 
 def rebuilt(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> torch.optim.Optimizer:
     """Make an optimiser like another one, of one parameter, with the settings that the other one was made with."""
-    accepted = inspect.signature(type(optimizer)).parameters
+    kind: type[Any] = type(optimizer)
+    accepted = settings_of(kind)  # type: ignore[arg-type]
     kwargs = {k: v for k, v in optimizer.defaults.items() if k in accepted}
     return type(optimizer)([parameter], **kwargs)
+
+
+@cache
+def settings_of(kind: type[Any]) -> frozenset[str]:
+    """Return the names of what a class is made with."""
+    return frozenset(inspect.signature(kind).parameters)
 
 
 ELEMENTWISE = (

@@ -110,7 +110,7 @@ class Algorithm(ABC, Generic[S]):
         if models is None:
             raise UserError(f"data.unseen: {type(self).__name__} does not say what newcomers get: write newcomers")
         for client in clients:
-            view = fed.data.shard(client, t).train
+            view = fed.shard(client, t).train
             losses = [fed.loss(model, view) for model in models] if len(models) > 1 and len(view) else [0.0]
             yield models[losses.index(min(losses))]
 

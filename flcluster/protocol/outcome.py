@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from flcluster.federation.accuracies import Rows
 from flcluster.federation.bank import Table
-from flcluster.federation.federation import Rows
 from flcluster.federation.jobs import Trained
 from flcluster.protocol.participation import Cohort
 
@@ -41,9 +41,14 @@ class Round:
     extra: dict[str, float] = field(default_factory=dict)
     """What the method logs beside the common metrics."""
 
+    @property
+    def used(self) -> Sequence[int]:
+        """Which of the models each participant uses."""
+        return self.cohort.places if self.which is None else self.which
+
     def row(self, i: int) -> Tensor:
         """Return the model that the i-th participant uses now."""
-        return self.models[(self.cohort.places if self.which is None else self.which)[i]]
+        return self.models[self.used[i]]
 
     def cost(self, i: int) -> tuple[float, float, float]:
         """Return the models that the i-th participant sent and received, and its passes besides training."""

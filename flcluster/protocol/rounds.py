@@ -184,7 +184,7 @@ class RoundAlgorithm(Algorithm[S]):
 
     def job(self, client: int, start: Tensor, t: int, fed: Federation) -> Job:
         """Plan a client's local training in round ``t``."""
-        shard = fed.data.shard(client, t)
+        shard = fed.shard(client, t)
         return Job(
             client,
             start,

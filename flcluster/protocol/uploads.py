@@ -148,7 +148,7 @@ class UploadAlgorithm(Algorithm[S]):
             return self.observe(worker, trained.row, fed)
 
         for client in clients:
-            first, view = self.join(state, client, fed), fed.data.shard(client, t).train
+            first, view = self.join(state, client, fed), fed.shard(client, t).train
             start = self.trains_from(state, first.row)
             job = Job(client, start, view, self.local_epochs, self.batch_size, cycle=t, prox=self.prox)
             (trained,) = fed.train([replace(job, anchor=first.anchor if self.prox else None)], seen)

@@ -46,7 +46,7 @@ RELATIVE = 1e-3
 """Products of float32 are added up in another order: some 1e-7 a step, a few dozen steps, and what methods make of it
 (CDFL's softmax of losses is seven times as steep). Another batch, anchor or rate is at least a hundred times off."""
 
-BY_ADAM = {"APFL", "FedDF"}
+BY_ADAM = {"APFL", "FedDF", "FedGen"}
 """A server's Adam divides gradients by their size: the last bits of one that is almost zero become a step."""
 
 

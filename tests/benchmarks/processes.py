@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from held import experiment, held, take
+from told import Told, show
 
 SAMPLES = 300
 CLIENTS = {"FedAvg": 40, "CDFL": 400, "DFCA": 12}
@@ -39,17 +41,15 @@ class Noise:
         self.targets = torch.randint(10, (6_000,), generator=draw)
 
 
-def experiment(name: str, folder: Path, ranks: int) -> Any:
+def run_of(name: str, folder: Path, ranks: int, samples: int) -> Any:
     """Return a run without an end that nothing is printed of."""
     from flcluster import algorithms
     from flcluster.datamodules import RotatedDataModule
-    from flcluster.engine.arguments import EngineConfig, FabricConfig
-    from flcluster.engine.run import Experiment
     from flcluster.modules import CNN
 
     data = RotatedDataModule(
         f"{__name__}.Noise", 10, (1, 28, 28), (0.5,), (0.3,),
-        num_clusters=4, num_clients=CLIENTS[name], samples=(SAMPLES // 2, SAMPLES), proxy_size=400, test_size=200,
+        num_clusters=4, num_clients=CLIENTS[name], samples=(samples // 2, samples), proxy_size=400, test_size=200,
     )  # fmt: skip
     local = {"local_epochs": 2, "batch_size": 50}
     given = {
@@ -58,42 +58,29 @@ def experiment(name: str, folder: Path, ranks: int) -> Any:
         "CDFL": {"cycles": 10, "pretrain_epochs": 1},
     }[name]
     method = getattr(algorithms, name)(**local, **given)
-    engine = EngineConfig(threads=1, progress=False, checkpoint_minutes=10**6, max_updates=0)
-    where = FabricConfig(accelerator="cpu", devices=ranks, strategy="ddp" if ranks > 1 else "auto")
-    return Experiment(0, where, engine, data, CNN(10, (1, 28, 28), hidden=128), method, {}, folder)
+    return experiment(data, CNN(10, (1, 28, 28), hidden=128), method, folder, ranks=ranks)
 
 
-def serve(pipe: Connection, name: str, folder: Path, rank: int, ranks: int, port: int, profiled: bool) -> None:
+def serve(
+    pipe: Connection, name: str, folder: Path, rank: int, ranks: int, port: int, profiled: bool, samples: int
+) -> None:
     """Be one process of a run; for each number that comes take so many steps and answer what they cost."""
     if ranks > 1:  # as torchrun tells
         told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": port}
         os.environ.update({key: str(value) for key, value in told.items()} | {"MASTER_ADDR": "127.0.0.1"})
         os.environ |= {"GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "bench"}
-    from flcluster.engine.fit import fabric_of, settle
-    from flcluster.engine.process import Interrupt, tell_children_their_parent
-    from flcluster.engine.run import ActiveRun
-
-    exp = experiment(name, folder, ranks)
-    tell_children_their_parent()
-    fabric = fabric_of(exp)
-    fabric.launch()
-    settle(fabric, exp)
-    with Interrupt() as interrupt:
-        run = ActiveRun(exp, fabric, interrupt)
-        run.begin()
+    with held(run_of(name, folder, ranks, samples)) as run:
         pipe.send(None)
         while steps := pipe.recv():
-            exp.engine.max_updates = run.loop.position + steps
             profile = cProfile.Profile()
             began, used = time.perf_counter(), time.process_time()
             if profiled:
                 profile.enable()
-            run.drive()
+            take(run, steps)
             profile.disable()
             run.fed.ranks.barrier()
             seconds = time.perf_counter() - began, time.process_time() - used
             pipe.send((*seconds, told_of(profile) if profiled else ""))
-        run.close()
 
 
 def told_of(profile: cProfile.Profile) -> str:
@@ -110,7 +97,7 @@ def told_of(profile: cProfile.Profile) -> str:
 class Run:
     """Processes that hold one run."""
 
-    def __init__(self, name: str, folder: str, ranks: int, profiled: bool) -> None:
+    def __init__(self, name: str, folder: str, ranks: int, profiled: bool, samples: int) -> None:
         context = multiprocessing.get_context("spawn")
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -119,7 +106,7 @@ class Run:
         for rank in range(ranks):
             mine, its = context.Pipe()
             where = Path(folder) / str(ranks)
-            given = (its, name, where, rank, ranks, port, profiled)
+            given = (its, name, where, rank, ranks, port, profiled, samples)
             context.Process(target=serve, args=given, daemon=True).start()
             self.pipes.append(mine)
         self.all()
@@ -135,17 +122,16 @@ class Run:
         return self.all() if steps else []
 
 
-def measured(name: str, turns: int, profiled: bool = False) -> tuple[float, float]:
+def measured(name: str, turns: int, profiled: bool = False, samples: int = SAMPLES) -> tuple[float, float]:
     """Return how much faster two processes are than one, and what they compute together against one."""
     with tempfile.TemporaryDirectory() as folder:
-        one, two = (Run(name, folder, ranks, profiled) for ranks in (1, 2))
+        one, two = (Run(name, folder, ranks, profiled, samples) for ranks in (1, 2))
         faster, together = [], []
         for turn in range(turns + 1):
             (alone,), both = one.take(STEPS[name]), two.take(STEPS[name])
             if turn:  # the first one warms up
                 faster.append(alone[0] / max(wall for wall, _, _ in both))
                 together.append(sum(cpu for _, cpu, _ in both) / alone[1])
-                print(f"  {alone[:2]} {[answer[:2] for answer in both]}", flush=True)
         if profiled:
             print(*(answer[2] for answer in (alone, *both)), sep="\n\n")
         one.take(0)
@@ -153,13 +139,17 @@ def measured(name: str, turns: int, profiled: bool = False) -> tuple[float, floa
     return statistics.median(faster), statistics.median(together)
 
 
-def rows(names: Sequence[str] = tuple(STEPS), turns: int = 5, profiled: bool = False) -> list[tuple[str, float]]:
-    """Measure, print a line for each, and return what it is and its ratio."""
+def rows(
+    quick: bool = False, names: Sequence[str] = tuple(STEPS), turns: int = 5, profiled: bool = False
+) -> list[Told]:
+    """Return by how much two processes are faster, and what they compute in all."""
     out = []
-    for name in names:
-        faster, together = measured(name, turns, profiled)
-        print(f"{name:<8}two processes are {faster:.2f} times as fast and compute {together:.2f} times as much")
-        out += [(f"{name}, two processes: speed", faster), (f"{name}, two processes: CPU time", together)]
+    for name in names[:1] if quick else names:
+        faster, together = measured(name, 1 if quick else turns, profiled, 8 if quick else SAMPLES)
+        out += [
+            Told(f"{name}: one process / two, by the clock", faster, "≥ 1.8"),
+            Told(f"{name}: CPU time of two processes / of one", together),
+        ]
     return out
 
 
@@ -170,7 +160,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--profile", action="store_true", help="also tell where the time of the last turn went")
     given = parser.parse_args()
-    rows(given.methods, given.turns, given.profile)
+    show(rows(names=given.methods, turns=given.turns, profiled=given.profile))
 
 
 if __name__ == "__main__":

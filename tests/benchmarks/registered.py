@@ -11,14 +11,15 @@ import multiprocessing
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from held import experiment, held, take
+from told import Told
 
 from flcluster import seeds
 from flcluster.data import FederatedDataModule, Shard, View
@@ -97,39 +98,26 @@ def method(name: str) -> Any:
     return FedAvg(**forever, **local) if name == "FedAvg" else Fielding(**forever, **local, measure="participants")
 
 
-@contextmanager
-def run_of(name: str, data: FederatedDataModule, folder: Path) -> Iterator[Any]:
-    """Begin a run of a method on some data; nothing is printed."""
-    from flcluster.engine.arguments import EngineConfig, FabricConfig
-    from flcluster.engine.fit import fabric_of, settle
-    from flcluster.engine.process import Interrupt, tell_children_their_parent
-    from flcluster.engine.run import ActiveRun, Experiment
-    from flcluster.modules import MLP
-
-    engine = EngineConfig(threads=1, progress=False, checkpoint_minutes=10**6, max_updates=0)
-    model = MLP(10, (1, 8, 8), hidden=(64,), optimizer="sgd", lr=0.05)
-    exp = Experiment(0, FabricConfig(accelerator="cpu"), engine, data, model, method(name), {}, folder)
-    fabric = fabric_of(exp)
-    tell_children_their_parent()
-    settle(fabric, exp)
-    with Interrupt() as interrupt:
-        run = ActiveRun(exp, fabric, interrupt)
-        run.begin()
-        yield run
-        run.close()
-
-
 def serve(pipe: Connection, name: str, clients: int) -> None:
     """Hold a run; for each number that comes take so many steps and answer with the CPU seconds and the memory."""
+    from flcluster.modules import MLP
+
+    with tempfile.TemporaryDirectory() as folder:
+        model = MLP(10, (1, 8, 8), hidden=(64,), optimizer="sgd", lr=0.05)
+        exp = experiment(Registered(clients), model, method(name), Path(folder))
+        with held(exp) as run:
+            answer(pipe, run)
+
+
+def answer(pipe: Connection, run: Any) -> None:
+    """Take as many steps as are asked for, again and again, and say what they took."""
     from flcluster.engine.process import peak_gb
 
-    with tempfile.TemporaryDirectory() as folder, run_of(name, Registered(clients), Path(folder)) as run:
-        pipe.send(None)
-        while steps := pipe.recv():
-            run.exp.engine.max_updates = run.loop.position + steps
-            began = time.process_time()
-            run.drive()
-            pipe.send((time.process_time() - began, peak_gb() or 0.0))
+    pipe.send(None)
+    while steps := pipe.recv():
+        began = time.process_time()
+        take(run, steps)
+        pipe.send((time.process_time() - began, peak_gb() or 0.0))
 
 
 def measured(name: str, clients: Sequence[int], turns: int) -> list[tuple[int, float, float]]:
@@ -156,18 +144,17 @@ def measured(name: str, clients: Sequence[int], turns: int) -> list[tuple[int, f
     return [(count, ms, gb) for count, (ms, gb) in zip(clients, each, strict=True)]
 
 
-def rows(
-    names: Sequence[str] = tuple(STEPS), clients: Sequence[int] = CLIENTS, turns: int = 7
-) -> list[tuple[str, float]]:
-    """Measure, print a line for each, and return what it is and its ratio to the first number of clients."""
-    out = []
-    for name in names:
-        found = measured(name, clients, turns)
-        for count, ms, gb in found:
-            ratio = ms / found[0][1]
-            print(f"{name:<10}{count:>9,} clients {ms:8.2f} ms CPU a step   ratio {ratio:5.2f}   peak {gb:.2f} GB")
-            out.append((f"{name}, {count:,} registered clients", ratio))
-    return out
+def rows(quick: bool = False, turns: int = 7) -> list[Told]:
+    """Return what a step costs beside that of a hundred clients, and the most memory of all."""
+    clients = (20, 60) if quick else CLIENTS
+    found = {name: measured(name, clients, 1 if quick else turns) for name in STEPS}
+    times = [
+        Told(f"{name}: a step with {count:,} registered clients / with {clients[0]:,}", ms / each[0][1], "≤ 1.2")
+        for name, each in found.items()
+        for count, ms, _ in each[1:]
+    ]
+    most = [(name, *each[-1]) for name, each in found.items()]
+    return times + [Told(f"{name}: most memory with {count:,} clients", gb, "< 1", "GB") for name, count, _, gb in most]
 
 
 def main() -> None:
@@ -177,7 +164,11 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--methods", nargs="+", default=tuple(STEPS))
     given = parser.parse_args()
-    rows(given.methods, given.clients, given.turns)
+    for name in given.methods:
+        found = measured(name, given.clients, given.turns)
+        for count, ms, gb in found:
+            ratio = ms / found[0][1]
+            print(f"{name:<10}{count:>9,} clients {ms:8.2f} ms CPU a step   ratio {ratio:5.2f}   peak {gb:.2f} GB")
 
 
 if __name__ == "__main__":

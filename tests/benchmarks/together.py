@@ -10,8 +10,10 @@ import time
 
 import torch
 from lightning.fabric import Fabric
+from told import Told
 
 from flcluster.data import View
+from flcluster.engine.process import keep_freed_memory
 from flcluster.federation.jobs import Job
 from flcluster.federation.together.several import Several
 from flcluster.federation.worker import Worker
@@ -35,8 +37,8 @@ class Samples:
         return self.x[index], self.y[index]
 
 
-def measure(name: str, module: Classifier, sizes: list[int], batch: int, repeats: int) -> None:
-    """Print what one client costs both ways, the ratio, and the work of a step."""
+def measure(name: str, module: Classifier, sizes: list[int], batch: int, repeats: int) -> float:
+    """Print what one client costs both ways, the ratio, and the work of a step; return the ratio."""
     source, ends = Samples(sum(sizes), module.input_shape), torch.tensor(sizes).cumsum(0).tolist()
     worker = Worker(Fabric(accelerator="cpu", devices=1), module, seed=0)
     views = [View(((source, torch.arange(end - n, end)),)) for end, n in zip(ends, sizes, strict=True)]
@@ -56,14 +58,29 @@ def measure(name: str, module: Classifier, sizes: list[int], batch: int, repeats
     work = worker.layout.num_parameters * batch
     told = f"{one:7.2f} ms one by one, {many:7.2f} ms in one pass, ratio {one / many:4.1f}"
     print(f"{name:34s} {len(jobs):3d} clients: {told} (first {1e3 * together[0] / len(jobs):.2f} ms; work {work:,})")
+    return one / many
+
+
+def rows(quick: bool = False, repeats: int = 31) -> list[Told]:
+    """Return how many times as fast clients are in one pass, once its steps have been recorded."""
+    counts = (24, 50)
+    found = [
+        measure("digits 64-64-10, sgd", MLP(10, DIGITS, hidden=[64]), [100] * n, 20, 2 if quick else repeats)
+        for n in counts
+    ]
+    return [
+        Told(f"Digits MLP 64-64-10, {n} clients: one by one / in one pass", ratio, "≥ 6" if n == 24 else "")
+        for n, ratio in zip(counts, found, strict=True)
+    ]
 
 
 def main() -> None:
     """Measure dense networks of growing size, unequal clients, and a convolutional network."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--repeats", type=int, default=31)
     repeats = parser.parse_args().repeats
     torch.set_num_threads(1)
+    keep_freed_memory()
     torch.manual_seed(0)
     for count in (8, 24, 50):
         measure("digits 64-64-10, sgd", MLP(10, DIGITS, hidden=[64]), [100] * count, 20, repeats)

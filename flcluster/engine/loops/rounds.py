@@ -3,10 +3,9 @@
 import math
 from typing import Any, ClassVar, TypeVar
 
-from flcluster.data import Shard
 from flcluster.engine.loops.base import Loop
 from flcluster.engine.loops.guard import broken
-from flcluster.engine.loops.returned import check_extra, check_kept, check_round, check_served, pair_of, row_of
+from flcluster.engine.loops.returned import check_extra, check_kept, check_round, check_served, pair_of
 from flcluster.engine.measures import both_accuracies, local_accuracies, measured
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
@@ -95,7 +94,8 @@ class RoundLoop(Loop[S]):
         self.time += max(done.cohort.seconds, IDLE) if waits else done.cohort.seconds
         self.lost += done.cohort.lost
         self.owed += done.server_compute
-        return [self._exchange(i, result, done) for i, result in enumerate(done.results)]
+        after = self._accuracies_after(done)
+        return [self._exchange(i, result, done, after[i]) for i, result in enumerate(done.results)]
 
     def _taken(self, phase: Phase[S], t: int) -> tuple[S, Round]:
         """Let the method take a step, and look at what it returns."""
@@ -113,10 +113,9 @@ class RoundLoop(Loop[S]):
         shown = ", ".join(clients[:10]) + (f" and {len(clients) - 10} more" if len(clients) > 10 else "")
         return f"undid {self.phase} {self.position + 1} (clients {shown}): {why} would not be finite"
 
-    def _exchange(self, i: int, result: Trained[Any], done: Round) -> Exchange:
-        """Tell of one participant; its new model is measured on its test set unless all clients are measured."""
-        shard, wire = self.fed.data.shard(result.client, self.data_cycle), self.fed.layout.row_bytes
-        everyone = self.algorithm.measure == "all"
+    def _exchange(self, i: int, result: Trained[Any], done: Round, after: float) -> Exchange:
+        """Tell of one participant."""
+        shard, wire = self.fed.shard(result.client, self.data_cycle), self.fed.layout.row_bytes
         sent, received, passes = done.cost(i)
         return Exchange(
             time=self.time,
@@ -126,7 +125,7 @@ class RoundLoop(Loop[S]):
             staleness=result.staleness,
             status="refused" if not result.finite else "undone" if self.undone else "accepted",
             acc_before=result.accuracy,
-            acc_after=math.nan if everyone or self.undone else self._accuracy_after(i, result, done, shard),
+            acc_after=after,
             loss=result.loss,
             true=shard.mixture,
             label=None if done.cohort.labels is None else done.cohort.labels[i],
@@ -137,11 +136,15 @@ class RoundLoop(Loop[S]):
             extra=done.extra,
         )
 
-    def _accuracy_after(self, i: int, result: Trained[Any], done: Round, shard: Shard) -> float:
-        if result.accuracy_after is not None:
-            return result.accuracy_after
-        row = row_of(done.row(i), self.fed.layout.row, "each of its Round's models", self.algorithm, "step")
-        return self.fed.accuracy(row.to(self.fed.device), shard.test)
+    def _accuracies_after(self, done: Round) -> list[float]:
+        """Return how good each participant's new model is on its test set, unless all clients are measured."""
+        if self.algorithm.measure == "all" or self.undone:
+            return [math.nan] * len(done.results)
+        after = [result.accuracy_after for result in done.results]
+        asked = [i for i, found in enumerate(after) if found is None]
+        tests = [self.fed.shard(done.results[i].client, self.data_cycle).test for i in asked]
+        found = dict(zip(asked, self.fed.accuracies(done.models, [done.used[i] for i in asked], tests), strict=True))
+        return [float(found[i]) if known is None else known for i, known in enumerate(after)]
 
     def _owed(self) -> int:
         owed, self.owed = self.owed, 0

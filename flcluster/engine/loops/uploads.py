@@ -128,7 +128,7 @@ class UploadLoop(Loop[S]):
         for n in turns:
             if self.clients[n] not in self.starts:
                 self._hand_out_first(self.clients[n])
-        shards = [self.fed.data.shard(self.clients[n], self.cycles[n]) for n in turns]
+        shards = [self.fed.shard(self.clients[n], self.cycles[n]) for n in turns]
         jobs = [self._job(n, shard) for n, shard in zip(turns, shards, strict=True)]
 
         def observe(worker: Worker, job: Job, trained: Trained[Tensor]) -> Tensor | None:
@@ -223,4 +223,4 @@ class UploadLoop(Loop[S]):
         self.ahead = LookAhead(self.clients, self.look_ahead or self.fed.at_once)
         for turn, kept in saved.get("ready", {}).items():
             trained = Trained(**{**kept, "row": kept["row"].to(self.fed.device)})
-            self.ahead.ready[turn] = trained, self.fed.data.shard(self.clients[turn], self.cycles[turn])
+            self.ahead.ready[turn] = trained, self.fed.shard(self.clients[turn], self.cycles[turn])

@@ -103,9 +103,9 @@ class Evaluating(Looking):
             loss.backward()
         return self.layout.grad.clone()
 
-    def parts(self, view: View) -> list[View]:
+    def parts(self, view: View, size: int = EVAL_BATCH) -> list[View]:
         """Cut a view into evaluation batches."""
-        return self.cut.get(view) or list(view.split(EVAL_BATCH))
+        return self.cut.get(view) or list(view.split(size))
 
     def pin(self, view: View) -> None:
         """Keep a view's tensors on the device: it will be asked for again and again."""

@@ -8,7 +8,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from flcluster.data import View
 from flcluster.federation.layout import ELEMENTWISE
-from flcluster.federation.together.stack import Stack
+from flcluster.federation.together.dense import is_dense, stack_of
 from flcluster.federation.worker import Worker
 from flcluster.seeds import torch_seed
 
@@ -74,7 +74,7 @@ def unfit(worker: Worker) -> str | None:
 def does_not_pay(worker: Worker, wish: Wish) -> str | None:
     """Say why one pass is not faster on this device; None if it is, or if it was asked for all the same."""
     limit, numbers = wish.work_limit(worker.layout.row.device), worker.layout.num_parameters
-    if limit is None:
+    if limit is None or is_dense(worker.module):
         return None
     if numbers * wish.batch > limit:
         return f"{numbers:,} parameters and batches of {wish.batch} keep a CPU busy"
@@ -115,7 +115,7 @@ def _compared(worker: Worker, view: View, first: Tensor) -> float:
     at = torch.tensor([[0, 1, 2], [1, 2, 1], [2, 2, 2]], device=x.device) % len(y)
     weights = torch.tensor([[1 / 3] * 3, [0.5, 0.5, 0.0], [1.0, 0.0, 0.0]], device=x.device)
     rows = torch.stack([first, 0.9 * first, 1.1 * first])
-    stack = Stack(worker.module, worker.layout, worker.loss)
+    stack = stack_of(worker.module, worker.layout, worker.loss)
     laid = stack.laid(list(rows), len(rows))
     worker.module.train()
     losses, *found = stack.gradients(x[at], y[at], weights, stack.tensors(laid))

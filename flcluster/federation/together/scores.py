@@ -8,7 +8,7 @@ from torch import Tensor
 
 from flcluster.data import View
 from flcluster.federation.flat.evaluating import EVAL_BATCH
-from flcluster.federation.together.batches import batch_for, rows_for
+from flcluster.federation.together.batches import batch_for
 from flcluster.federation.together.stack import Stack
 from flcluster.federation.worker import Worker
 
@@ -19,8 +19,9 @@ def on_one(stack: Stack, worker: Worker, rows: Sequence[Tensor], view: View) -> 
     found = [torch.zeros(len(rows), 2, 0, device=worker.layout.row.device)]
     for part in worker.parts(view):
         x, y = worker.pinned.get(part) or worker.to_device(*part.tensors())
-        everyones = (each.expand(rows_for(len(rows)), *each.shape) for each in (x, y))
-        found.append(stack.scores(*everyones, tensors)[: len(rows)])
+        room = stack.room(len(rows))
+        scores = stack.scores(x.expand(room, *x.shape), y.expand(room, *y.shape), tensors)
+        found.append(scores[: len(rows)])
     return torch.cat(found, dim=2)
 
 
@@ -42,7 +43,7 @@ def _alike(
     stack: Stack, rows: Sequence[Tensor], samples: Sequence[tuple[Tensor, Tensor]], size: int
 ) -> Iterator[Tensor]:
     """Yield the scores of models whose samples come in pieces of one length; what is filled up is scored too."""
-    count, longest, tensors = rows_for(len(rows)), max(len(y) for _, y in samples), seen(stack, rows)
+    count, longest, tensors = stack.room(len(rows)), max(len(y) for _, y in samples), seen(stack, rows)
     whole = -(-longest // size) * size
     x, y = (filled(torch.stack([filled(part, whole) for part in parts]), count) for parts in zip(*samples, strict=True))
     for at in range(0, whole, size):
@@ -51,8 +52,8 @@ def _alike(
 
 def seen(stack: Stack, rows: Sequence[Tensor]) -> list[Tensor]:
     """View models' tensors for scoring them."""
-    stack.module.eval()
-    return stack.tensors(stack.laid(rows, rows_for(len(rows))))
+    stack.learning(False)
+    return stack.tensors(stack.laid(rows, stack.room(len(rows))))
 
 
 def filled(tensor: Tensor, count: int) -> Tensor:

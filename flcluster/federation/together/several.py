@@ -9,10 +9,11 @@ from torch import Tensor
 
 from flcluster.data import View
 from flcluster.federation.flat.evaluating import accuracy, mean_loss, moments
+from flcluster.federation.flat.fetching import fetched, number
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, samples_processed
 from flcluster.federation.together.batches import batch_for
+from flcluster.federation.together.dense import Dense, stack_of
 from flcluster.federation.together.scores import on_one, on_own
-from flcluster.federation.together.stack import Stack
 from flcluster.federation.together.training import Descent
 from flcluster.federation.worker import Worker
 
@@ -30,7 +31,7 @@ class Several:
 
     def __init__(self, worker: Worker, most: int, work: int | None) -> None:
         self.worker, self.most, self.work = worker, most, work
-        self.stack = Stack(worker.module, worker.layout, worker.loss)
+        self.stack = stack_of(worker.module, worker.layout, worker.loss)
 
     def train(self, jobs: Sequence[Job], observe: Observe[Seen] | None = None) -> list[Trained[Seen]]:
         """Run jobs, look at the trained rows, and return them in the order of the jobs."""
@@ -43,8 +44,9 @@ class Several:
             else:
                 found[i] = self.worker.train(job, observe)
         for group in groups.values():
-            for at in range(0, len(group), self.most):
-                places, samples_of = zip(*group[at : at + self.most], strict=True)
+            most = 1 if self.is_large(jobs[group[0][0]]) else self.most
+            for at in range(0, len(group), most):
+                places, samples_of = zip(*group[at : at + most], strict=True)
                 results = self._trained([jobs[i] for i in places], samples_of, observe)
                 found |= dict(zip(places, results, strict=True))
         return [found[i] for i in range(len(jobs))]
@@ -54,8 +56,12 @@ class Several:
         plain = job.recipe is None and job.objective is None and len(job.view) > 0
         optimizer = self.worker.bare_optimizer
         plain = plain and (job.momentum is None or type(optimizer) is torch.optim.SGD)
+        return plain and (isinstance(self.stack, Dense) or not self.is_large(job))
+
+    def is_large(self, job: Job) -> bool:
+        """Say whether the matrices of one client keep the device busy, so that several at once are not faster."""
         work = self.worker.layout.num_parameters * batch_for(len(job.view), job.batch_size)
-        return plain and (self.work is None or work <= self.work)
+        return self.work is not None and work > self.work
 
     def _trained(
         self, jobs: Sequence[Job], samples: Sequence[Samples], observe: Observe[Seen] | None
@@ -78,18 +84,20 @@ class Several:
         pairs = list(zip(jobs, results, strict=True))
         tested = [(job.test, result) for job, result in pairs if job.test is not None and result.finite]
         scores = on_own(self.stack, self.worker, [each.row for _, each in tested], [test for test, _ in tested])
-        for (_, result), own in zip(tested, scores, strict=True):
-            result.accuracy = accuracy(own)
         asked = [(job, result) for job, result in pairs if job.scores_start]
-        scores = on_own(self.stack, self.worker, [job.start for job, _ in asked], [job.view for job, _ in asked])
-        for (_, result), own in zip(asked, scores, strict=True):
-            result.start_loss, result.start_square = moments(own[0].cpu())
-        if observe is not None:
-            beside = cast(Worker, Beside(self, [result.row for result in results]))
-            for job, result in zip(jobs, results, strict=True):
-                if result.finite:
-                    seen = observe(beside, job, result)
-                    result.seen = cast(Seen, seen.cpu()) if isinstance(seen, Tensor) else seen
+        starts = on_own(self.stack, self.worker, [job.start for job, _ in asked], [job.view for job, _ in asked])
+        beside = cast(Worker, Beside(self, [result.row for result in results]))
+        shown = [(job, result) for job, result in pairs if observe is not None and result.finite]
+        for job, result in shown:
+            result.seen = None if observe is None else observe(beside, job, result)
+        seen = [result for _, result in shown if isinstance(result.seen, Tensor)]
+        host = iter(fetched([*scores, *(own[0] for own in starts), *(cast(Tensor, each.seen) for each in seen)]))
+        for _, result in tested:
+            result.accuracy = number(next(host)[1].double().mean())
+        for _, result in asked:
+            result.start_loss, result.start_square = moments(next(host))
+        for result in seen:
+            result.seen = cast(Seen, next(host))
 
 
 def alike(job: Job, samples: Samples) -> Hashable:
@@ -133,5 +141,6 @@ class Beside:
         return self.evaluate(row, view)[0]
 
     def mean_losses(self, row: Tensor, views: Sequence[View]) -> Tensor:
-        """Return a model's mean loss on each of some views, float64 ``[views]``."""
-        return torch.tensor([self.loss_on(row, view) for view in views], dtype=torch.float64)
+        """Return a model's mean loss on each of some views, where the row lies: nothing is waited for."""
+        wide = torch.float32 if row.device.type == "mps" else torch.float64
+        return torch.stack([self.per_sample(row, view)[0].to(wide).mean() for view in views])

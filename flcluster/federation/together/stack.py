@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from flcluster.federation.layout import Entry, Layout
+from flcluster.federation.together.batches import rows_for
 from flcluster.federation.together.recorded import Recorded
 
 
@@ -27,7 +28,8 @@ class Place:
         if len(self.entry.shape) != 2:
             return self.entry.view(stack)
         fan_out, fan_in = self.entry.shape
-        return stack[:, self.entry.start : self.entry.stop].unflatten(1, (fan_in, fan_out)).transpose(1, 2)
+        laid: Tensor = stack[:, self.entry.start : self.entry.stop].unflatten(1, (fan_in, fan_out))
+        return laid.transpose(1, 2)
 
 
 class Stack:
@@ -40,6 +42,15 @@ class Stack:
         self.places = [Place(entry) for entry in layout.entries]
         self._descent = Recorded(self._losses_and_gradients)
         self._sight = Recorded(self._losses_and_hits)
+
+    def learning(self, mode: bool) -> None:
+        """Set the module to training or evaluation."""
+        self.module.train(mode)
+
+    @staticmethod
+    def room(count: int) -> int:
+        """Return how many rows a stack of some clients has."""
+        return rows_for(count)
 
     def laid(self, rows: Sequence[Tensor], count: int, width: int | None = None) -> Tensor:
         """Lay rows of models on one another in the stack's own order; so many rows that are none stay zero at the end.

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from flcluster.federation.descent import descend
+from flcluster.federation.flat.batches import chosen
 from flcluster.federation.jobs import Job
-from flcluster.federation.together.batches import Schedule, rows_for, schedule
+from flcluster.federation.together.batches import Schedule, schedule
+from flcluster.federation.together.dense import Dense
 from flcluster.federation.together.optimise import Optimiser
 from flcluster.federation.together.stack import Stack
 
@@ -19,12 +21,17 @@ AT_ONCE = 2**25
 
 @dataclass(eq=False)
 class Batch:
-    """A step's inputs, labels and weights, ``[C, batch, …]`` each."""
+    """A step's inputs, labels and weights, ``[C, batch, …]`` each, and the place of its losses, ``[C]``."""
 
-    step: int
+    told: Tensor
     x: Tensor
     y: Tensor
     weights: Tensor
+
+    @property
+    def given(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What a loss is computed of."""
+        return self.x, self.y, self.weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,16 +71,19 @@ class Descent:
         lr: float,
     ) -> None:
         self.stack, self.first = stack, jobs[0]
-        self.x, self.y = (torch.cat(list(parts)) for parts in zip(*samples, strict=True))
-        self.plan, self.order = schedule(jobs, [len(y) for _, y in samples], size, seed, rows_for(len(jobs)))
+        self.x, self.y = (torch.cat(parts) if len(jobs) > 1 else parts[0] for parts in zip(*samples, strict=True))
+        self.plan, self.order = schedule(jobs, [len(y) for _, y in samples], size, seed, stack.room(len(jobs)))
         ordered = [jobs[i] for i in self.order]
         layout, device = stack.layout, self.x.device
-        self.rows = stack.laid([job.start for job in ordered], rows_for(len(jobs)))
+        self.rows = stack.laid([job.start for job in ordered], stack.room(len(jobs)))
         self.parameters = self.rows[:, : layout.num_parameters]
         self.gradients = torch.zeros_like(self.parameters)
         self.optimizer = Optimiser(like, self.parameters, self.gradients, lr, self.first.momentum)
         self.anchors = self._laid([job.start if job.anchor is None else job.anchor for job in ordered if job.prox])
         self.corrections = self._laid([job.correction for job in ordered if job.correction is not None])
+        bent = self.anchors is not None or self.corrections is not None
+        self.direct = stack if isinstance(stack, Dense) and self.optimizer.bare and not bent else None
+        """What adds gradients as it computes them, where a step does nothing else with them."""
         self.told = torch.zeros(len(self.plan.index) + 1, len(self.rows), device=device)
         """The loss of each step, and at the end the square norm of the trained row, ``[steps + 1, C]``."""
         self.done = torch.zeros_like(self.rows)
@@ -85,8 +95,9 @@ class Descent:
 
     def run(self) -> list[Result]:
         """Train; return what comes of each job, in their order. The device is waited for once."""
-        self.stack.module.train()
-        descend(self._batches(), self._loss, self._step, self.x.device)
+        self.stack.learning(True)
+        with torch.no_grad():
+            descend(self._batches(), self._loss, self._step, self.x.device)
         rows = self.stack.rows(self.done)
         self.told[-1] = torch.linalg.vecdot(rows, rows)
         told = self.told.cpu().numpy()
@@ -106,27 +117,33 @@ class Descent:
                 torch.from_numpy(part[first:last, : self.width]).to(self.x.device)
                 for part in (self.plan.index, self.plan.weights)
             )
-            x, y = self.x[index], self.y[index]
-            for step in range(first, last):
-                yield Batch(step, x[step - first], y[step - first], weights[step - first])
+            x, y = (chosen(part, index.flatten()).unflatten(0, index.shape) for part in (self.x, self.y))
+            yield from map(
+                Batch, self.told[first:last, : self.width].unbind(), x.unbind(), y.unbind(), weights.unbind()
+            )
             self.done[:active].copy_(self.rows[:active])
 
     def _narrow(self, active: int) -> None:
-        self.width = rows_for(active)
+        self.width = self.stack.room(active)
         self.tensors = self.stack.tensors(self.rows[: self.width])
         self.places = self.stack.parts(self.gradients[: self.width])
         self.optimizer.narrow(self.width)
 
     def _loss(self, batch: Batch) -> Tensor:
         """Lay each client's gradients in its row, and return a loss that nobody reads: each client has its own."""
-        losses, *found = self.stack.gradients(batch.x, batch.y, batch.weights, self.tensors)
-        self.told[batch.step, : self.width] = losses
-        for place, gradient in zip(self.places, found, strict=True):
+        if self.direct is not None:
+            losses, found = self.direct.descend(*batch.given, self.tensors, self.optimizer.group["lr"]), []
+        else:
+            losses, *found = self.stack.gradients(*batch.given, self.tensors)
+        batch.told.copy_(losses)
+        for place, gradient in zip(self.places, found, strict=self.direct is None):
             place.copy_(gradient)
         return losses[0]
 
     def _step(self, loss: Tensor) -> None:
-        """Bend the gradients as the jobs say, and step."""
+        """Bend the gradients as the jobs say, and step, unless that was done."""
+        if self.direct is not None:
+            return
         rows, gradients = self.parameters[: self.width], self.gradients[: self.width]
         if self.anchors is not None:
             gradients.add_(rows - self.anchors[: self.width], alpha=self.first.prox)

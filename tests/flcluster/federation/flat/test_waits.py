@@ -15,6 +15,7 @@ from flcluster.algorithms import CDFL
 from flcluster.federation import worker as workers
 from flcluster.federation.flat import evaluating
 from flcluster.federation.jobs import Job
+from flcluster.federation.together import several
 from flcluster.federation.worker import Worker
 
 WAITS = {"item", "cpu", "tolist", "__float__", "__bool__", "__int__", "nonzero", "is_nonzero"}
@@ -60,6 +61,34 @@ def test_a_client_update_waits_once(federation, mlp, monkeypatch, optimizer):
     assert trained.finite and trained.accuracy == fed.accuracy(trained.row, shard.test)
     assert (trained.start_loss, trained.start_square) == fed.worker.start_losses(start, shard.train)
     assert trained.seen.tolist() == [fed.worker.loss_on(trained.row, view) for view in fed.proxies]
+
+
+@pytest.mark.parametrize("optimizer", [{}, {"momentum": 0.9}])
+def test_clients_in_one_pass_wait_twice_in_all(federation, mlp, monkeypatch, optimizer):
+    """Once for how training went, and once for what was looked at. (Adam's own counter of steps is on the host.)"""
+    fed = federation(module=mlp(**optimizer))
+    start, method, fetches = fed.init_rows(1)[0], CDFL(), []
+    shards = [fed.shard(client) for client in range(4)]
+    jobs = [Job(m, start, s.train, 2, 8, prox=0.1, test=s.test, scores_start=True) for m, s in enumerate(shards)]
+    real = several.fetched
+    monkeypatch.setattr(several, "fetched", lambda found: fetches.append(len(found)) or real(found))
+    together = several.Several(fed.worker, 4, None)
+
+    def observe(worker, job, trained):
+        return method.observe(worker, trained.row, fed)
+
+    together.train(jobs, observe)
+    fetches.clear()
+    with Counting() as counting, profile(activities=[ProfilerActivity.CPU]) as profiled:
+        found = together.train(jobs, observe)
+    groups = len({several.alike(job, job.view.tensors()) for job in jobs})
+    assert counting.seen == ["cpu"] * groups and len(fetches) == groups
+    assert "aten::_local_scalar_dense" not in {event.name for event in profiled.events()}
+    for trained, shard in zip(found, shards, strict=True):
+        assert trained.accuracy == fed.accuracy(trained.row, shard.test)
+        assert trained.seen.tolist() == pytest.approx(
+            [fed.worker.loss_on(trained.row, v) for v in fed.proxies], rel=1e-6
+        )
 
 
 def test_what_was_seen_of_a_row_that_is_not_finite_is_forgotten(fabric, mlp, points):

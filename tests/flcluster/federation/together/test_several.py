@@ -173,7 +173,7 @@ def test_a_client_gets_the_same_bits_whoever_trains_beside_it(fabric, jobs):
 
 
 def test_what_is_played_back_is_what_was_recorded_to_the_last_bit(fabric, jobs, monkeypatch):
-    worker = Worker(fabric, mlp(hidden=[5], optimizer="adam"), SEED)
+    worker = Worker(fabric, Tiny(torch.optim.Adam), SEED)
     todo = jobs(worker, sizes=[37, 20, 16])
     first = Several(worker, 32, None).train(todo)
     monkeypatch.setattr(recorded, "PAYS", 0)
