@@ -27,7 +27,7 @@ from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
 from flcluster.federation.extras import Extras
 from flcluster.federation.federation import Federation
-from flcluster.federation.scoring import Scoring
+from flcluster.federation.scores.scoring import Scoring
 from flcluster.federation.together.rule import Wish
 from flcluster.files import LAST, last_checkpoint, replacing, write_config, write_json
 from flcluster.protocol.base import Algorithm

@@ -20,18 +20,18 @@ from torch import Tensor, nn
 from flcluster.data import FederatedDataModule, Shard, View
 from flcluster.data.handed import view_of
 from flcluster.errors import UserError
-from flcluster.federation.accuracies import Accuracies, Hits, Rows
 from flcluster.federation.bank import Bank, Table
 from flcluster.federation.extras import Extras
 from flcluster.federation.flat.evaluating import EVAL_BATCH, accuracy, mean_loss
 from flcluster.federation.flat.trying import try_on
 from flcluster.federation.jobs import Job, Observe, Seen, Trained, Training, samples_processed
-from flcluster.federation.lately import Lately
 from flcluster.federation.layout import Layout, check_row, square_norm
 from flcluster.federation.lightning_worker import LightningWorker
 from flcluster.federation.paths import check_classes, why_batches, why_trainer
 from flcluster.federation.ranks import Ranks
-from flcluster.federation.scoring import Scoring
+from flcluster.federation.scores.accuracies import Accuracies, Hits, Rows
+from flcluster.federation.scores.lately import Lately
+from flcluster.federation.scores.scoring import Scoring
 from flcluster.federation.together.rule import Wish, why_one_by_one
 from flcluster.federation.together.several import Several
 from flcluster.federation.worker import Worker

@@ -20,7 +20,7 @@ from flcluster.federation.jobs import Job, Observe, Seen, Trained, samples_proce
 from flcluster.federation.layout import all_finite
 from flcluster.federation.looking import Looking
 from flcluster.federation.paths import fed_by, lightning_of
-from flcluster.federation.scoring import Scoring, UnscoredError
+from flcluster.federation.scores.scoring import Scoring, UnscoredError
 from flcluster.federation.trainer.as_given import AsGiven, Unchanged, mark
 from flcluster.federation.trainer.copied import Copied, tensors_of
 from flcluster.federation.trainer.local_training import PROBE, LocalTraining, Shuffled, hook

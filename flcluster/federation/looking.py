@@ -11,7 +11,7 @@ from torch import Tensor
 from flcluster.data import View
 from flcluster.federation.jobs import Job, Observe, Seen, Trained
 from flcluster.federation.layout import all_finite
-from flcluster.federation.scoring import UnscoredError
+from flcluster.federation.scores.scoring import UnscoredError
 
 if TYPE_CHECKING:
     from flcluster.federation.worker import Worker

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from flcluster.federation.accuracies import Rows
 from flcluster.federation.bank import Table
 from flcluster.federation.jobs import Trained
+from flcluster.federation.scores.accuracies import Rows
 from flcluster.protocol.participation import Cohort
 
 

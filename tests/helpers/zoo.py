@@ -18,7 +18,7 @@ from flcluster.errors import UserError
 from flcluster.federation.bank import Bank
 from flcluster.federation.federation import Federation
 from flcluster.federation.jobs import Job
-from flcluster.federation.scoring import Scoring
+from flcluster.federation.scores.scoring import Scoring
 
 OUTCOMES = []
 SEED, CLIENTS, SIZE = 3, 2, 4

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, TypeVar
 
 from flcluster.engine.loops.base import Loop
 from flcluster.engine.loops.guard import broken
-from flcluster.engine.loops.returned import check_extra, check_kept, check_round, check_served, pair_of
+from flcluster.engine.loops.returned import check_extra, check_kept, check_round, check_served, pair_of, row_of
 from flcluster.engine.measures import both_accuracies, local_accuracies, measured
 from flcluster.errors import UserError
 from flcluster.federation.federation import Federation
@@ -142,6 +142,8 @@ class RoundLoop(Loop[S]):
             return [math.nan] * len(done.results)
         after = [result.accuracy_after for result in done.results]
         asked = [i for i, found in enumerate(after) if found is None]
+        for i in asked if self.early else ():
+            row_of(done.row(i), self.fed.layout.row, "each of its Round's models", self.algorithm, "step")
         tests = [self.fed.shard(done.results[i].client, self.data_cycle).test for i in asked]
         found = dict(zip(asked, self.fed.accuracies(done.models, [done.used[i] for i in asked], tests), strict=True))
         return [float(found[i]) if known is None else known for i, known in enumerate(after)]

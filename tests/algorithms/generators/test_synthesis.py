@@ -47,7 +47,7 @@ MODULES = {
 @pytest.fixture(params=MODULES)
 def taught(request, script, federate):
     """A federation, rows of three teachers that differ in all numbers, and the same teachers as modules."""
-    fed = federate(script({0: {0: [0, 1, 2, 3]}}), module=MODULES[request.param]())
+    fed = federate(script({1: {0: [0, 1, 2, 3]}}), module=MODULES[request.param]())
     draw = torch.Generator().manual_seed(3)
     rows = [0.5 * torch.randn(fed.layout.size, generator=draw).abs_() for _ in range(3)]
     for row in rows:  # variances must be positive, the rest not

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from server_steps import combine, rows
+from by_hand import combine, rows
 
 from flcluster.algorithms import Average, QFair, Yogi
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from server_steps import COMMON, close, combine, rows, two_kinds, weighted_mean
+from by_hand import COMMON, close, combine, rows, two_kinds, weighted_mean
 
 from flcluster.algorithms import Average, FedAvg, FedDrift, FedProx, Fielding, Scaffold
 from flcluster.clustering.kmeans import KMeansBySilhouette

@@ -3,7 +3,7 @@
 import math
 
 import torch
-from server_steps import COMMON, close, combine, rows, two_kinds, weighted_mean
+from by_hand import COMMON, close, combine, rows, two_kinds, weighted_mean
 
 from flcluster.algorithms import FedYogi, Yogi
 

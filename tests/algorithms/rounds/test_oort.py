@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from by_hand import two_kinds
 from selections import ids, look, shares
-from server_steps import two_kinds
 
 from flcluster.algorithms import FedAvg, Oort
 

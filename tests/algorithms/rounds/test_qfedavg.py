@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from by_hand import COMMON, close, combine, rows, two_kinds
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from server_steps import COMMON, close, combine, rows, two_kinds
 
 from flcluster.algorithms import Average, QFair, QFedAvg, Yogi
 from flcluster.federation.jobs import Trained

@@ -7,10 +7,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
+from by_hand import COMMON, two_kinds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from selections import ids, look, shares
-from server_steps import COMMON, two_kinds
 
 from flcluster.algorithms import Auxo, DistanceSelection, FedAvg, Fielding, Oort, RandomSelection
 from flcluster.algorithms.rounds.selection import quotas

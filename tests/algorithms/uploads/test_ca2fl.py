@@ -3,10 +3,10 @@
 import itertools
 
 import torch
+from by_hand import check, vec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from upload_methods import COMMON, close, make
-from vectors import check, vec
 
 from flcluster.algorithms import CA2FL
 from flcluster.algorithms.uploads.ca2fl import ca2fl_step

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
+from by_hand import check, vec
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from vectors import check, vec
 
 from flcluster.algorithms.uploads.estimation import estimate_distribution, raw_scores, sample_shares
 

@@ -3,9 +3,9 @@
 import random
 
 import pytest
+from by_hand import check, vec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vectors import check, vec
 
 from flcluster.algorithms.uploads.fedbuff import buffer_step, fedbuff_weight
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from by_hand import check, vec
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from vectors import check, vec
 
 from flcluster.algorithms.uploads.estimation import (
     estimate_distribution,

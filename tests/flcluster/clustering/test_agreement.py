@@ -6,10 +6,10 @@ from itertools import permutations
 import numpy as np
 import pytest
 import torch
+from by_hand import check, vec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import entropy
-from vectors import check, vec
 
 from flcluster.clustering.agreement import kl_divergence, matched_purity, matching
 

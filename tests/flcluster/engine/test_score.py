@@ -123,11 +123,9 @@ def test_feddrift_takes_the_model_with_the_smallest_error():
     from flcluster.algorithms import FedDrift
 
     method, models = FedDrift(delta=0.5, max_models=4), torch.tensor([[0.0], [5.0]])
-    data = SimpleNamespace(
-        num_clients=2, holding=lambda t: np.arange(2), shard=lambda m, t: SimpleNamespace(train=(0.1, 4.8)[m])
-    )
     fed = Scored()
-    fed.data = data
+    fed.data = SimpleNamespace(num_clients=2, holding=lambda t: np.arange(2))
+    fed.shard = lambda m, t: SimpleNamespace(train=(0.1, 4.8)[m])
     begun = {"best": torch.tensor([-0.1, -0.2], dtype=torch.float64), "labels": torch.tensor([0, 1])}
     begun |= {"assigned": torch.tensor([[0, 1]]), "alone": torch.zeros(2, dtype=torch.int64), "models": models}
     from flcluster.algorithms.drift.feddrift import DriftState
@@ -136,6 +134,6 @@ def test_feddrift_takes_the_model_with_the_smallest_error():
     counts = dict.fromkeys(method.extra_names, 0.0)
     state = method.next_step(DriftState(**begun, counts=counts), 1, fed)
     assert state.labels.tolist() == [0, 1] and len(state.models) == 2 and state.counts["drifts"] == 0
-    data.shard = lambda m, t: SimpleNamespace(train=(0.1, 9.0)[m])  # client 1 is now far from every model
+    fed.shard = lambda m, t: SimpleNamespace(train=(0.1, 9.0)[m])  # client 1 is now far from every model
     state = method.next_step(state, 2, fed)
     assert state.labels.tolist() == [0, 2] and state.counts["drifts"] == 1

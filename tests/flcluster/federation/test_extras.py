@@ -22,7 +22,7 @@ from flcluster.errors import UserError
 from flcluster.federation.extras import Extras
 from flcluster.federation.jobs import Job
 from flcluster.federation.lightning_worker import LightningWorker
-from flcluster.federation.scoring import Scoring
+from flcluster.federation.scores.scoring import Scoring
 from flcluster.modules import MLP
 from flcluster.seeds import rng, torch_seed
 

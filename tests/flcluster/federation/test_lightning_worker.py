@@ -19,7 +19,7 @@ from flcluster.errors import UserError
 from flcluster.federation.jobs import Job
 from flcluster.federation.lightning_worker import LightningWorker
 from flcluster.federation.paths import why_batches, why_trainer
-from flcluster.federation.scoring import Scoring
+from flcluster.federation.scores.scoring import Scoring
 from flcluster.federation.worker import Worker
 from flcluster.modules import MLP
 

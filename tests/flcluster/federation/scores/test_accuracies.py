@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from flcluster.data import View
-from flcluster.federation.lately import Lately
+from flcluster.federation.scores.lately import Lately
 
 
 @pytest.fixture

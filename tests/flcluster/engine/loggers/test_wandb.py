@@ -13,7 +13,7 @@ import yaml
 from flcluster.cli import main
 from flcluster.records.configuration import key_of_settings
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 TINY = str(ROOT / "tests" / "tiny.yaml")
 
 

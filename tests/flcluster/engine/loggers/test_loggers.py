@@ -11,7 +11,7 @@ import yaml
 from flcluster.cli import main
 from flcluster.records.masked import hiding, in_environment, masked, secrets_in
 
-TINY = str(Path(__file__).parents[2] / "tiny.yaml")
+TINY = str(Path(__file__).parents[3] / "tiny.yaml")
 SECRET = "k3y-of-mine-0123"
 FRAIL = """
 from lightning.pytorch.loggers import CSVLogger

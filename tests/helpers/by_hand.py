@@ -1,9 +1,18 @@
-"""Steps of an aggregator on rows that are written down, and a weighted mean by hand."""
+"""Vectors that are written down, compared to rounding; steps of an aggregator on such rows, a weighted mean by hand."""
 
 import torch
-from vectors import check
 
 COMMON = {"local_epochs": 1, "batch_size": 8}
+
+
+def vec(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def check(actual, expected, tolerance=1e-12):
+    """Compare in float64, element by element, to an absolute and relative tolerance."""
+    expected = torch.as_tensor(expected, dtype=torch.float64)
+    torch.testing.assert_close(actual.double(), expected, rtol=tolerance, atol=tolerance)
 
 
 def rows(*values):

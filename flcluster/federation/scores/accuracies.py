@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flcluster.data import Source, View
-from flcluster.federation.lately import Lately
+from flcluster.federation.scores.lately import Lately
 
 Hits = NDArray[np.bool_]
 KEPT = 2**24
