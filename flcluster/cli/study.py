@@ -22,6 +22,8 @@ def study(argv: list[str]) -> int:
 
     from flcluster.report.study.show import show
 
+    if absent := [str(path) for path in given.base or () if not path.is_file()]:
+        raise UserError(f"--base: there is no file {', '.join(absent)}")
     plan = read_study(given.study)
     plan = replace(plan, base=tuple(given.base)) if given.base else plan
     rest = with_dashes(rest)
@@ -68,11 +70,19 @@ def carry_out(
     return tell(unfinished, len(jobs))
 
 
+def whole(text: str) -> int:
+    """Read a whole number; what is none is told in short, however long it is."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text[:80]!r}") from None
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what comparisons and studies have in common."""
-    parser.add_argument("--seeds", nargs="+", type=int, default=None, help="Seeds to repeat with.")
+    parser.add_argument("--seeds", nargs="+", type=whole, default=None, help="Seeds to repeat with.")
     parser.add_argument("--output", type=Path, default=None, help="Folder of the runs; default runs/<name>/<time>.")
-    parser.add_argument("--jobs", type=int, default=1, help="Runs at a time, in processes that share the cores.")
+    parser.add_argument("--jobs", type=whole, default=1, help="Runs at a time, in processes that share the cores.")
     parser.add_argument(
         "--budget",
         default=None,

@@ -4,6 +4,7 @@ import os
 import shlex
 from abc import ABC
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,10 @@ class Plan:
     def text(self) -> str:
         """The resolved configuration as YAML; reading it back gives the same run."""
         return dumped(self.parser, self.settings)
+
+
+yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, member: dumper.represent_data(member.value))
+"""Some of Lightning's defaults are members of enumerations where their type says text."""
 
 
 def dumped(parser: ArgumentParser, settings: Namespace, checked: bool = True) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
+from inspect import signature
 from traceback import walk_tb
 from typing import Any
 
@@ -81,12 +82,21 @@ class Extras:
                 raise
             if theirs:
                 failed = theirs[-1].f_locals["self"]
-                watched = f" (monitor {failed.monitor})" if isinstance(getattr(failed, "monitor", None), str) else ""
                 told = " ".join(str(error).split())
-                raise UserError(f"trainer_callbacks: {named(failed)}{watched}: {told}") from error
+                raise UserError(f"trainer_callbacks: {named(failed)}{_given_to(failed)}: {told}") from error
             given = [
                 *(f"trainer.{name}" for name in self.arguments),
                 *(f"trainer_callbacks {type(each).__name__}" for each in self.callbacks),
             ]
             where = ", ".join(given) or f"Lightning cannot train {named(module)}"
             raise UserError(f"{where}: {' '.join(str(error).split())}") from error
+
+
+def _given_to(callback: Any) -> str:
+    """Say what a callback was made with, where it keeps that and it is not the default."""
+    found = []
+    for name, parameter in signature(type(callback)).parameters.items():
+        value = getattr(callback, name, getattr(callback, f"_{name}", None))
+        if isinstance(value, str | int | float | list | tuple) and value != parameter.default:
+            found.append(f"{name} {str(value)[:100]}")
+    return f" ({', '.join(found)})" if found else ""

@@ -46,7 +46,7 @@ class Dense(Stack):
 
     def laid(self, rows: Sequence[Tensor], count: int, width: int | None = None) -> Tensor:
         """Lay rows of models on one another."""
-        return torch.stack([row[:width].to(self.layout.row.device) for row in rows])
+        return torch.stack([row[:width].to(self.layout.row) for row in rows])
 
     def rows(self, stack: Tensor) -> Tensor:
         """Return the models of a stack."""

@@ -61,7 +61,7 @@ class Stack:
             width: How long a row is in the stack; that of a model if not given.
         """
         width = self.layout.size if width is None else width
-        given = torch.stack([row[:width].to(self.layout.row.device) for row in rows])
+        given = torch.stack([row[:width].to(self.layout.row) for row in rows])
         stack = torch.zeros(count, width, device=given.device)
         for place in self.places:
             if place.entry.stop <= width:

@@ -166,6 +166,8 @@ def _in_full(picture: Any) -> Any:
     if not isinstance(picture, dict):
         raise UserError(f"figures: each must be a mapping with a kind, got {picture!r}")
     picture = _stated(picture)
+    if "kind" not in picture:
+        raise UserError(f"figures.kind is missing: of what kind is {picture}?")
     return {**picture, **{name: as_list(picture[name]) for name in ("of", "groups") if name in picture}}
 
 

@@ -114,6 +114,15 @@ def test_another_base_on_the_command_line(started):
     assert started[0][1] == ["--config", "other.yaml"]
 
 
+def test_flags_that_are_none(capsys):
+    with pytest.raises(UserError, match=r"^--base: there is no file null$"):
+        study([write_study(), "--base", "null"])
+    with pytest.raises(SystemExit):
+        study([write_study(), "--seeds", "x" * 9000])
+    said = capsys.readouterr().err
+    assert "--seeds" in said and "must be a whole number, got 'xxx" in said and len(said) < 1500
+
+
 def test_seeds_and_a_choice_of_variants(started):
     argv = [write_study(), "--output", "out", "--seeds", "5", "7", "--only", "FedAvg", "as_it_is"]
     with pytest.warns(UserWarning, match="no run of variant Local, fewer"):

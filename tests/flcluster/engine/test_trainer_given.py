@@ -82,6 +82,14 @@ class Halved(Callback):
             group["lr"] *= self.factor
 
 
+def test_defaults_that_are_no_text_are_kept_as_text():
+    """Lightning's Timer says ``interval: str`` and has a member of an enumeration as its default."""
+    timer = "[{class_path: lightning.pytorch.callbacks.Timer, init_args: {duration: '00:00:10:00'}}]"
+    assert main([*FIT[:5], "--trainer_callbacks", timer, "--run_dir", "run"]) == 0
+    kept = yaml.safe_load(Path("run/config.yaml").read_text())["trainer_callbacks"][0]["init_args"]
+    assert kept["interval"] == "step" and main(["fit", "--config", "run/config.yaml", "--run_dir", "again"]) == 0
+
+
 def test_a_script_gives_objects():
     def fitted(name, **given):
         return fl.fit(config=TINY, cycles=1, run_dir=name, engine={"progress": False, "threads": 1}, **given)

@@ -135,7 +135,8 @@ def test_what_cannot_be_given_is_named(arguments, said):
     ("arguments", "callbacks", "said"),
     [
         ({"gradient_clip_algorithm": "median"}, [], "trainer.gradient_clip_algorithm: .*median"),
-        ({}, [ModelCheckpoint()], "ModelCheckpoint: .*enable_checkpointing"),
+        ({}, [ModelCheckpoint()], r"ModelCheckpoint: .*enable_checkpointing"),
+        ({}, [StochasticWeightAveraging([])], r"StochasticWeightAveraging \(swa_lrs \[\].*\): .*0 values"),
     ],
 )
 def test_what_lightning_refuses_is_one_line(arguments, callbacks, said):

@@ -42,6 +42,8 @@ def test_gradients_and_scores_are_those_of_autograd(hidden):
             place.copy_(gradient)
         found.append((losses, stack.rows(gradients), stack.scores(x, y, stack.tensors(laid))))
         assert torch.equal(stack.rows(laid), torch.stack(rows))
+        wide = stack.laid([row.double() for row in rows], 4)  # a method may average in double precision
+        assert wide.dtype == laid.dtype and torch.equal(wide, laid)
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(other, one)
     assert torch.equal(stack.descend(x, y, weights, stack.tensors(laid), 0.5), losses)
