@@ -5,14 +5,9 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Sequence
+import warnings
 from pathlib import Path
 from typing import Any
-
-import lightning
-import numpy
-import scipy
-import torch
 
 from flcluster import __version__
 from flcluster.files import replacing
@@ -67,6 +62,11 @@ def provenance(command: str, code: str, processes: int) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Return the versions of what numbers may depend on."""
+    import lightning
+    import numpy
+    import scipy
+    import torch
+
     libraries = {"torch": torch, "lightning": lightning, "numpy": numpy, "scipy": scipy}
     known = {name: str(library.__version__) for name, library in libraries.items()}
     cuda = {"cuda": str(torch.version.cuda)} if torch.version.cuda else {}
@@ -75,6 +75,8 @@ def versions() -> dict[str, str]:
 
 def machine() -> dict[str, Any]:
     """Return what kind of machine this is; not which one."""
+    import torch
+
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     gpus = (
         [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
@@ -99,16 +101,19 @@ def _cpu(path: Path = Path("/proc/cpuinfo")) -> str:
     return named[0] if named else platform.processor() or "unknown"
 
 
-def read_provenance(run_dir: Path) -> Sequence[dict[str, Any]]:
-    """Return all that made a run, its beginning first; nothing for runs of versions that did not tell."""
+def read_provenance(run_dir: Path) -> list[dict[str, Any]]:
+    """Return all that made a run, its beginning first; nothing if that is not there or cannot be read."""
     try:
-        told: list[dict[str, Any]] = json.loads((run_dir / FILE).read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError):
+        told = json.loads((run_dir / FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return []
-    return told
+    return [entry for entry in told if isinstance(entry, dict)] if isinstance(told, list) else []
 
 
 def add_provenance(run_dir: Path, told: dict[str, Any]) -> None:
     """Add an entry to a run's file."""
-    with replacing(run_dir / FILE) as temporary:
-        temporary.write_text(json.dumps([*read_provenance(run_dir), told], indent=2) + "\n", encoding="utf-8")
+    path, before = run_dir / FILE, read_provenance(run_dir)
+    if not before and path.exists():
+        warnings.warn(f"{path} cannot be read: what made this run so far is forgotten", stacklevel=2)
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps([*before, told], indent=2) + "\n", encoding="utf-8")

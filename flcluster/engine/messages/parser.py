@@ -1,13 +1,13 @@
 """The parser of a run's settings: jsonargparse's, but what it refuses is one line that one can act on."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, Namespace
 
-from flcluster.engine.messages.given import given_by
+from flcluster.engine.messages.given import Given, given_by
 from flcluster.engine.messages.linked import refuse_linked
 from flcluster.engine.messages.mistakes import LISTS, Looking
 from flcluster.engine.messages.names import in_own_names, tree_in_own_names
@@ -58,17 +58,25 @@ class RunParser(ArgumentParser):
         """Say what is wrong."""
         if not self.whole or self.given is None:
             super().error(message, ex)
-        raise UserError(Looking(self).first(given_by(self.given)) or absent(self.given) or plainer(message)) from ex
+        given = list(given_by(self.given))
+        raise UserError(Looking(self).first(given) or absent(given) or _with_file(plainer(message), given)) from ex
 
 
-def absent(given: Source) -> str | None:
+def absent(given: Iterable[Given]) -> str | None:
     """Say which parts of a run are named nowhere, and where they are listed; None if all are."""
-    there = {each.key.partition(".")[0] for each in given_by(given)}
+    there = {each.key.partition(".")[0] for each in given}
     names = [name for name in ("data", "model", "algorithm") if name not in there]
     flags = " ".join(f"--{name} CLASS" for name in names)
     lists = " and ".join(LISTS[name] for name in names if name in LISTS)
     told = f" ({lists} list them)" if lists else ""
     return f"{', '.join(names)} not given: add a --config that names them, or {flags}{told}" if names else None
+
+
+def _with_file(told: str, given: Iterable[Given]) -> str:
+    """Add the file that gives a part, the last one, to what the parser says of it."""
+    part = re.match(r"\w*", told)[0]  # type: ignore[index]
+    where = [each.where for each in given if each.key.partition(".")[0] == part and each.where]
+    return f"{where[-1]}: {told}" if where else told
 
 
 KEY, KIND = r'Parser key "([^"]+)":', r"Problem with given class_path '([^']+)':"

@@ -3,12 +3,11 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import yaml
 
 from flcluster.records.configuration import counted, differing, short_names
+from flcluster.records.provenance import read_provenance
 from flcluster.records.reader import Run, number
 from flcluster.report.html.blocks import Block, choice, details, section, table
 from flcluster.report.html.group import Group
@@ -47,7 +46,7 @@ def made_by(groups: Sequence[Group]) -> Grid:
     """Return what made each group's first run, once for each time that it began or went on, where runs tell it."""
     rows = []
     for group in groups:
-        for entry in provenance(group.first.path):
+        for entry in read_provenance(group.first.path):
             versions, machine = (entry.get(part) or {} for part in ("versions", "machine"))
             rows.append(
                 {
@@ -59,15 +58,6 @@ def made_by(groups: Sequence[Group]) -> Grid:
                 }
             )
     return Grid("Made by", rows)
-
-
-def provenance(folder: Path) -> list[dict[str, Any]]:
-    """Return what ``provenance.json`` of a run's directory tells; nothing if it is not there or cannot be read."""
-    try:
-        told = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return []
-    return [entry for entry in told if isinstance(entry, dict)] if isinstance(told, list) else []
 
 
 def apart(groups: Sequence[Group]) -> Grid:

@@ -11,7 +11,7 @@ import torch
 import flcluster
 from flcluster.cli import main
 from flcluster.records.log import RunLog
-from flcluster.records.provenance import FILE, provenance, read_provenance
+from flcluster.records.provenance import FILE, add_provenance, provenance, read_provenance
 
 TINY = str(Path(__file__).parents[2] / "tiny.yaml")
 
@@ -56,3 +56,13 @@ def test_code_that_differs_from_its_commit_is_said():
     installed = provenance("flcluster fit", "version 0.1.0", 1)
     assert (installed["commit"], installed["uncommitted_changes"]) == (None, False)
     json.dumps(told)
+
+
+@pytest.mark.parametrize("damaged", [b"[{", b'[{"a": "\xf4"}]', b"{}", b"3"])
+def test_what_is_damaged_is_begun_anew_and_said(damaged, tmp_path):
+    (tmp_path / FILE).write_bytes(damaged)
+    assert read_provenance(tmp_path) == []
+    with pytest.warns(UserWarning, match=f"{FILE} cannot be read"):
+        add_provenance(tmp_path, {"command": "a"})
+    add_provenance(tmp_path, {"command": "b"})
+    assert [each["command"] for each in read_provenance(tmp_path)] == ["a", "b"]

@@ -110,6 +110,8 @@ def test_parts_of_parts(argv, said, capsys):
             "a.yaml: algorithm.topology.pp: ErdosRenyi has no such setting",
         ),
         ("callbacks: [{class_path: EarlyStoping}]", "a.yaml: callbacks[0]: there is no"),
+        ("model: {class_pith: MLP}", "a.yaml: model.class_pith: MLP has no such setting"),
+        ("algorithm: {class_path: FedAvg, init_args: {server: {class_pa: Average}}}", "a.yaml: algorithm.server: "),
         ("callbacks: [{class_path: EarlyStopping, init_args: {patienc: 3}}]", "callbacks[0].patienc"),
     ],
 )
