@@ -209,7 +209,8 @@ def drive_apart(fabric: Fabric, exp: Experiment) -> dict[str, Any]:
     ends_with = end_quickly()
     ends_with(1)
     end_with_parent(lambda: os._exit(LostError.exit_code))
-    exp.model = deepcopy(exp.model)  # tensors that were handed to another process are shared with it
+    # tensors that were handed to other processes are shared with them
+    exp.model, exp.restored = deepcopy(exp.model), deepcopy(exp.restored)
     try:
         summary = drive(fabric, exp, watching(exp))
     except Exception as error:

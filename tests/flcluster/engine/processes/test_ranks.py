@@ -63,6 +63,16 @@ def test_two_ranks_with_file_bank_resumed_on_one():
     assert numbers("one") == numbers("two")
 
 
+def test_a_run_goes_on_in_spawned_processes():
+    """What a checkpoint holds comes to them in memory that they share."""
+    run_here("one")
+    run_here("two", "--engine.max_updates", "11")
+    ranks = ["--fabric.devices", "2", "--fabric.accelerator", "cpu", "--fabric.strategy", "ddp_spawn"]
+    command = [*FIT, "--run_dir", "two", "--ckpt_path", "last", "--engine.max_updates", "null", *ranks]
+    subprocess.run(command, env=ENV, check=True, timeout=300)
+    assert numbers("one") == numbers("two")
+
+
 LONG = ["--algorithm.cycles", "40", "--engine.checkpoint_minutes", "0"]
 
 
