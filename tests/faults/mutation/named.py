@@ -26,12 +26,12 @@ NAMED = {
     "the filter looks at a history with the upload in it": (
         CDFL,
         "passes_filter(state.history, ",
-        "passes_filter(torch.cat([state.history, measured[None]]), ",
+        "passes_filter(state.history.added(measured), ",
     ),
     "what the filter refuses is not remembered": (
         CDFL,
-        "measured[None]]) if keep else",
-        "measured[None]]) if keep and bool(passes.all()) else",
+        "state.history.added(measured) if keep else",
+        "state.history.added(measured) if keep and bool(passes.all()) else",
     ),
     "Auxo's child is the first model": (
         "algorithms/drift/auxo.py",

@@ -9,6 +9,7 @@ import mutants
 import pytest
 from lines import Lines, distance
 from mutants import Mutant, drawn, mutants_of
+from named import CDFL, UPLOADS, named
 from tree import ROOT, Tree, exchanged, module_of
 from try_mutants import known, part_of, table, verdict
 
@@ -173,3 +174,7 @@ def test_the_table_counts_by_part():
 def test_equivalent_mutants_are_few_and_have_a_reason():
     assert len(known()) <= 6
     assert all(len(why) > 10 and (Path(ROOT) / path).exists() for (path, _), why in known().items())
+
+
+def test_faults_of_old_still_fit_the_code():
+    assert {mutant.path for mutant in named()} >= {CDFL, UPLOADS}
