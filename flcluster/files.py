@@ -148,3 +148,14 @@ def write_config(path: Path, config: dict[str, Any]) -> None:
     """Write the resolved configuration whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+
+
+def between(page: str, begin: str, end: str, text: str) -> str | None:
+    """Return a page with a text between two marks; None if it has no such marks.
+
+    >>> between("a <b> old <c> d", "<b>", "<c>", "new")
+    'a <b>\\nnew\\n<c> d'
+    """
+    before, first, rest = page.partition(begin)
+    _, last, after = rest.partition(end)
+    return f"{before}{begin}\n{text.strip()}\n{end}{after}" if first and last else None

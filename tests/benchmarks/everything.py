@@ -10,7 +10,6 @@ python tests/benchmarks/everything.py [--quick] [--write]
 
 import importlib
 import os
-import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -19,6 +18,8 @@ from pathlib import Path
 from told import Told, show
 
 from flcluster.engine.threads import cores, wait_passively
+from flcluster.files import between
+from flcluster.records.provenance import code_version
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "performance.md"
@@ -56,19 +57,12 @@ def table(results: dict[str, list[Told]]) -> str:
     )  # fmt: skip
 
 
-def commit() -> str:
-    """Return the commit of the checkout."""
-    told = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
-    return told.stdout.strip() or "unknown"
-
-
-def written(page: str, text: str) -> str:
-    """Return a page with a text between its markers."""
-    before, _, rest = page.partition(BEGIN)
-    _, found, after = rest.partition(END)
-    if not found:
-        raise SystemExit(f"{PAGE} has no markers {BEGIN} … {END}")
-    return f"{before}{BEGIN}\n{text}\n{END}{after}"
+def write(told: str) -> None:
+    """Put a text between the page's marks."""
+    page = between(PAGE.read_text(encoding="utf-8"), BEGIN, END, told)
+    if page is None:
+        raise SystemExit(f"{PAGE} has no marks {BEGIN} … {END}")
+    PAGE.write_text(page, encoding="utf-8")
 
 
 def main() -> None:
@@ -76,13 +70,13 @@ def main() -> None:
     given = set(sys.argv[1:])
     if given - {"--quick", "--write"}:
         raise SystemExit(__doc__)
-    code, busy = commit(), os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
+    code, busy = code_version(), os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
     results = {part: run(part, "--quick" in given) for part in PARTS}
     found = table(results)
     print(found)
     if "--write" in given:
         told = f"Printed by `python3 dev.py bench` at commit {code}; others kept {busy:.1f} of {cores()} cores busy:"
-        PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), f"{told}\n\n{found}"), encoding="utf-8")
+        write(f"{told}\n\n{found}")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from verdict import Verdict, read
 
+from flcluster.files import between
+from flcluster.records.provenance import code_version
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PAGE = ROOT / "docs" / "reliability.md"
@@ -53,19 +56,12 @@ def table(results: list[tuple[list[str], list[Verdict], int]]) -> str:
     return "\n".join([*head, *rows, *broken])
 
 
-def commit() -> str:
-    """Return the commit of the checkout."""
-    told = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
-    return told.stdout.strip() or "unknown"
-
-
-def written(page: str, text: str) -> str:
-    """Return a page with a text between its markers."""
-    before, _, rest = page.partition(BEGIN)
-    _, found, after = rest.partition(END)
-    if not found:
-        raise SystemExit(f"{PAGE} has no markers {BEGIN} … {END}")
-    return f"{before}{BEGIN}\n{text}\n{END}{after}"
+def write(told: str) -> None:
+    """Put a text between the page's marks."""
+    page = between(PAGE.read_text(encoding="utf-8"), BEGIN, END, told)
+    if page is None:
+        raise SystemExit(f"{PAGE} has no marks {BEGIN} … {END}")
+    PAGE.write_text(page, encoding="utf-8")
 
 
 def main() -> None:
@@ -74,13 +70,13 @@ def main() -> None:
         raise SystemExit(f"{', '.join(sorted(unlisted))}: not in PARTS of {Path(__file__).name}")
     if sys.argv[1:] not in ([], ["--write"]):
         raise SystemExit(__doc__)
-    code = commit()
+    code = code_version()
     results = [(part, *run(part)) for part in PARTS]
     found = table(results)
     print(found)
     if sys.argv[1:]:
         told = f"Printed by `python3 dev.py faults` at commit {code}:\n\n{found}"
-        PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), told), encoding="utf-8")
+        write(told)
     wrong = [part[0] for part, verdicts, code in results if code or not verdicts]
     raise SystemExit(f"wrong: {', '.join(wrong)}" if wrong else 0)
 

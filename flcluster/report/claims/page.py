@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 from matplotlib.figure import Figure
 
 from flcluster.errors import UserError
-from flcluster.files import replacing
+from flcluster.files import between, replacing
 from flcluster.report.claims.pictures import Pictures, save_drawn
 from flcluster.report.claims.results import Results
 
@@ -52,10 +52,8 @@ def render(results: Results, name: str) -> Page:
 
 def placed(page: str, made: str) -> str:
     """Return a page with what was made between its two marks; what was made alone where it has none."""
-    if BEGIN not in page or END not in page:
-        return made
-    before, after = page.split(BEGIN)[0], page.split(END)[1]
-    return f"{before}{BEGIN}\n{made}{END}{after}"
+    found = between(page, BEGIN, END, made)
+    return made if found is None else found
 
 
 def write_page(results: Results, path: Path) -> None:

@@ -9,7 +9,7 @@ import short_runs
 import try_kills
 import try_two
 import verdict
-from everything import BEGIN, END, PARTS, table, written
+from everything import PARTS, table
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are forked")
 
@@ -70,5 +70,4 @@ def test_the_table_is_made_of_last_lines(capsys):
     assert (told.tried, told.came_to, told.wrong) == (4, "3 same, 1 unnoticed", 1)
     lines = table([(["try_a.py", "4"], [told], 1), (["try_b.py"], [], 1)])
     assert "| bit flips | 4 | 3 same, 1 unnoticed | 1 | `try_a.py 4` |" in lines and "told no result" in lines
-    assert written(f"a\n{BEGIN}\nold\n{END}\nb\n", "new") == f"a\n{BEGIN}\nnew\n{END}\nb\n"
     assert len({part[0] for part in PARTS}) == len(PARTS)
