@@ -29,6 +29,7 @@ from flcluster.engine.process import (
     spared,
     tell_children_their_parent,
 )
+from flcluster.engine.processes.again import meet_anew
 from flcluster.engine.processes.lost import Watch, company, from_collective, said, told, watch_children
 from flcluster.engine.processes.presence import Gone
 from flcluster.engine.processes.quick import end_quickly
@@ -149,6 +150,7 @@ def fit(exp: Experiment) -> dict[str, Any]:
         tell_children_their_parent()
         end_with_parent(lambda: watch.lost(Gone(0)))
         watch_children(fabric, watch)
+    meet_anew()
     try:
         with memory_told(exp.config):
             summary = fabric.launch(partial(drive, exp=exp, watch=watch))
