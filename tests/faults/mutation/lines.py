@@ -16,6 +16,7 @@ TESTS = (
         "flcluster/test_data.py",
         "datamodules/test_lightning.py",
         "faults/short/test_try_configs.py",
+        "flcluster/cli/test_export.py",
     ),
 )
 """Tests that are asked: those of commands and scripts, which make whole runs, would take too long."""

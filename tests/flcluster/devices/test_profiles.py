@@ -4,6 +4,7 @@ import math
 import os
 import pickle
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -99,6 +100,14 @@ def test_online_against_brute_force(seed):
     assert held.online(clients, times).tolist() == [
         brute_online(periods[device[c]], t) for c, t in zip(clients, times, strict=True)
     ]
+
+
+def test_a_devices_time_may_begin_anywhere():
+    """Online from 2 to 4 of every 10 seconds; at 0 it is in second 3."""
+    one = np.array([0])
+    held = profile([1.0], [1.0], availability=replace(from_periods([([2.0], [4.0], 10.0)], one), shift=np.array([3.0])))
+    found = {t: bool(held.online(one, float(t))[0]) for t in range(20)}
+    assert [t for t, online in found.items() if online] == [0, 1, 9, 10, 11, 19]
 
 
 def test_devices_that_are_never_online():

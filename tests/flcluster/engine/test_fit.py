@@ -15,6 +15,8 @@ from flcluster.engine.arguments import seconds
 from flcluster.engine.callbacks import Callback, EarlyStopping
 from flcluster.engine.config import plan_fit
 from flcluster.engine.fit import build, fit
+from flcluster.engine.start import weights_of
+from flcluster.errors import UserError
 from flcluster.score import Score
 
 TINY = str(Path(__file__).parents[2] / "tiny.yaml")
@@ -38,7 +40,7 @@ def test_run_directory_and_summary(capsys):
     summary = run("a", "--engine.pictures", "true", "--engine.table", "true")
     names = {p.name for p in Path("a").iterdir()}
     expected = {"config.yaml", "metrics.csv", "clients.csv", "summary.json", "checkpoints", "accuracy.png"}
-    assert expected <= names
+    assert expected | {"run.log", "provenance.json"} <= names
     keys = (
         "algorithm dataset num_clusters num_clients seed updates client_acc_before client_acc_after cluster_acc kl "
         "upload_bytes download_bytes client_compute server_compute fresh_share deprecated_share wall_seconds "
@@ -249,3 +251,10 @@ def test_precision_and_single_cluster_and_device_arrivals():
     assert one["kl"] == 0 and one["num_clusters"] == 1
     for arrivals in ("DeviceArrivals", "PoissonArrivals", "PermutationArrivals", "RoundRobinArrivals"):
         assert run(arrivals, "--algorithm.arrivals", f"flcluster.devices.schedule.{arrivals}")["updates"] == 30
+
+
+@pytest.mark.parametrize("content", [None, 3, {}, {"state_dict": {}}, {"a": 1}, {"a": torch.ones(1), "b": 1}])
+def test_what_has_no_weights_is_refused(content):
+    assert weights_of({"state_dict": {"a": torch.ones(1)}}, "x").keys() == {"a"}
+    with pytest.raises(UserError, match="model_start: x has no weights"):
+        weights_of(content, "x")

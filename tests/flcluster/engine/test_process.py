@@ -1,8 +1,10 @@
 """What a run asks of its process: objects that live as long as the run are spared by the garbage collector."""
 
+import ctypes
 import gc
+from types import SimpleNamespace
 
-from flcluster.engine.process import spared
+from flcluster.engine.process import give_freed_memory_back, keep_freed_memory, spared
 
 
 def test_what_is_there_is_spared_and_put_back():
@@ -29,3 +31,11 @@ def test_a_process_that_has_frozen_objects_is_left_alone():
         assert 0 < gc.get_freeze_count() <= count and len(later) == 50
     finally:
         gc.unfreeze()
+
+
+def test_another_c_library_is_left_alone(monkeypatch):
+    """One that has no ``mallopt``, or no ``malloc_trim``."""
+    for library in (SimpleNamespace(), SimpleNamespace(mallopt=int), SimpleNamespace(malloc_trim=int)):
+        monkeypatch.setattr(ctypes, "CDLL", lambda name, found=library: found)
+        keep_freed_memory()
+        give_freed_memory_back()

@@ -76,7 +76,9 @@ def test_data_that_are_not_finite_are_not_the_modules_fault(federation, blobs):
     data = blobs()
     for source in data.sources["train"]:
         source.x[:] = math.nan
-    federation(data, Own())
+    fed = federation(data, Own())
+    (trained,) = fed.train(jobs(fed)[:1])
+    assert not trained.finite and math.isnan(trained.accuracy)
 
 
 def jobs(fed):
