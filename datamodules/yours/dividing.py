@@ -82,8 +82,8 @@ def draw_proxies(train: Sequence[Ints], cluster: Ints, num_clusters: int, size: 
         free = held[cluster[held] == k]
         if size and size >= len(free):
             raise UserError(
-                f"data.proxy_size is {size}, but there are {len(free)} training samples of cluster {k}: "
-                f"at most {max(len(free) - 1, 0)} would work"
+                f"data.proxy_size is {size}, but data.test_share and data.val_share leave {len(free)} training samples "
+                f"of cluster {k}: at most {max(len(free) - 1, 0)} would work"
             )
         found.append(np.sort(seeds.rng(seed, "own data proxy", k).permutation(free)[:size]))
     return found

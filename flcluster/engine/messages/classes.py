@@ -55,10 +55,14 @@ def imported(path: str) -> Any:
         raise ImportError(f"{path!r} is no dotted path of a class")
     try:
         return getattr(import_module(module), name)
-    except ModuleNotFoundError:
-        if "." in module:
-            return getattr(imported(module), name)
-        raise
+    except ModuleNotFoundError as gone:
+        if "." not in module:
+            raise
+        try:
+            holder = imported(module)  # a class within a class
+        except AttributeError:
+            raise gone from None
+        return getattr(holder, name)
 
 
 def classes_in(module: str) -> list[str]:

@@ -97,6 +97,11 @@ def test_parts_of_parts(argv, said, capsys):
     ("tree", "said"),
     [
         ("algorithm: {class_path: CDFL, init_args: {rhoo: 1}}", "a.yaml: algorithm.rhoo: CDFL has no such setting"),
+        (
+            "data: flcluster.datamodqles.CSV",
+            "a.yaml: data: flcluster.datamodqles.CSV cannot be imported (No module named",
+        ),
+        ("data: flcluster.datamodules.CVS", "a.yaml: data: flcluster.datamodules has no CVS"),
         ("algorithm: {class_path: CDLF}", "a.yaml: algorithm: there is no method CDLF; did you mean CDFL?"),
         ("algorithm: CDLF", "a.yaml: algorithm: there is no method CDLF"),
         ("algorithm: {class_path: CDFL, init_args: {rh: 1}}", "a.yaml: algorithm.rh: CDFL has no such setting"),
