@@ -267,6 +267,8 @@ def test_wrong_capacity_files(tmp_path, held, says):
         {"active": [1]},
         {"active": [1], "inactive": [2, 3], "finish_time": 4},
         {"active": [], "inactive": [], "finish_time": 0},
+        {"active": "12", "inactive": [3, 4], "finish_time": 5},
+        {"active": [1, float("inf")], "inactive": [2, 3], "finish_time": 4},
     ],
 )
 def test_wrong_availability_files(tmp_path, entry):

@@ -252,6 +252,9 @@ def test_given_weights_are_the_first_model_and_others_are_drawn(blobs, mlp, fabr
     make = {"bank": lambda width: Bank(tmp_path / "bank", width, 2**20), "seed": 3}
     warm = Federation(fabric, module, data, **make, given=True)
     cold = Federation(fabric, mlp(), data, **make)
-    assert torch.equal(warm.init_rows(1)[0], torch.full((warm.layout.size,), 0.25))
+    said = []
+    warm.note = cold.note = said.append
+    assert torch.equal(warm.init_rows(1)[0], torch.full((warm.layout.size,), 0.25)) and not said
     assert torch.equal(warm.init_rows(2)[1], cold.init_rows(2)[1])
     assert not torch.equal(cold.init_rows(1)[0], warm.init_rows(1)[0])
+    assert said == ["first model 1 is drawn anew: the given weights are those of the first"]
