@@ -39,3 +39,16 @@ def test_another_c_library_is_left_alone(monkeypatch):
         monkeypatch.setattr(ctypes, "CDLL", lambda name, found=library: found)
         keep_freed_memory()
         give_freed_memory_back()
+
+
+def test_glibc_keeps_freed_memory_and_gives_it_back(monkeypatch):
+    asked = []
+    library = SimpleNamespace(mallopt=lambda *limit: asked.append(limit), malloc_trim=lambda pad: asked.append(pad))
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
+    monkeypatch.setattr("sys.platform", "linux")
+    trim, mmap = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
+    keep_freed_memory()
+    assert dict(asked) == {mmap: 2**30, trim: 2**31 - 1}
+    asked.clear()
+    give_freed_memory_back()
+    assert dict(asked[:2]) == {mmap: 2**25, trim: 2**26} and asked[2:] == [0]

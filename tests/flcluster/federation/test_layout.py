@@ -295,3 +295,16 @@ def test_frozen_parameters_stay():
 )
 def test_all_finite(values, finite):
     assert all_finite(torch.tensor(values)) is finite
+
+
+def test_what_does_not_train_has_no_gradient_whatever_stood_there():
+    """A proximal pull, say, is added to the whole row of gradients."""
+    module = nn.Linear(2, 1)
+    module.bias.requires_grad_(False)
+    layout = Layout(module)
+    layout.grad.fill_(7)
+    layout.lay([torch.ones(1, 2)])
+    assert layout.grad.tolist() == [1, 1, 0]
+    layout.grad.fill_(7)
+    layout.lay([None])
+    assert layout.grad.tolist() == [0, 0, 0]

@@ -21,6 +21,7 @@ def part(path, **settings):
         (part("CDFL", rho=-math.inf), r"algorithm\.rho is -inf: give a finite number"),
         (part("CDFL", rho=1e308), r"algorithm\.rho is 1e\+308, which is more"),
         (part("CDFL", amplifier=[3.0, math.nan]), r"algorithm\.amplifier is nan"),
+        (part("CDFL", cycles=10**10), r"algorithm\.cycles is 10000000000, which is more than any run can have"),
         (part("CDFL", beta0=None), r"algorithm\.beta0 is null, and CDFL needs a value there"),
         (part("Fielding", trigger=None), r"algorithm\.trigger is null"),
         (part("Fielding", delta_rule=part("FixedDelta", delta=math.nan)), r"algorithm\.delta_rule\.delta is nan"),
