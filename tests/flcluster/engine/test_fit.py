@@ -14,8 +14,8 @@ from flcluster.cli import main
 from flcluster.engine.arguments import seconds
 from flcluster.engine.callbacks import Callback, EarlyStopping
 from flcluster.engine.config import plan_fit
-from flcluster.engine.fit import build, fit
-from flcluster.engine.start import weights_of
+from flcluster.engine.fit import build, fit, settle
+from flcluster.engine.start import start_from, weights_of
 from flcluster.errors import UserError
 from flcluster.score import Score
 
@@ -258,3 +258,25 @@ def test_what_has_no_weights_is_refused(content):
     assert weights_of({"state_dict": {"a": torch.ones(1)}}, "x").keys() == {"a"}
     with pytest.raises(UserError, match="model_start: x has no weights"):
         weights_of(content, "x")
+
+
+def test_weights_that_do_not_fit_are_named():
+    module = torch.nn.Linear(2, 1)
+    start_from(module, {"weight": torch.ones(1, 2), "bias": torch.zeros(1)}, "x")
+    assert module.weight.tolist() == [[1, 1]]
+    with pytest.raises(
+        UserError, match=r"x does not fit Linear: other \(model None, file \(3,\)\), weight \(model \(1, 2\)"
+    ):
+        start_from(module, {"weight": torch.ones(2, 2), "bias": torch.zeros(1), "other": torch.ones(3)}, "x")
+
+
+@pytest.mark.parametrize("position", [None, 4])
+def test_all_processes_take_the_first_ones_directory_and_checkpoint(position, monkeypatch):
+    """A new directory is named by the clock, which may tick between two processes."""
+    monkeypatch.setattr("os.environ", {"OMP_NUM_THREADS": "1"})
+    restored = None if position is None else SimpleNamespace(content={"position": position})
+    exp = SimpleNamespace(engine=SimpleNamespace(threads=None), run_dir=Path("runs/mine"), restored=restored)
+    settle(SimpleNamespace(broadcast=lambda mine: "runs/first" if mine == "runs/mine" else mine), exp)
+    assert exp.run_dir == Path("runs/first")
+    with pytest.raises(UserError, match=rf"from step {position or 0} of .*first, rank 0 from step 9: is it on a file"):
+        settle(SimpleNamespace(broadcast=lambda mine: mine if isinstance(mine, str) else 9), exp)
