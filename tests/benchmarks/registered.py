@@ -49,6 +49,7 @@ class Registered(FederatedDataModule):
     """As many clients as one likes; what each holds is drawn when it is asked for, and never changes."""
 
     name, num_classes, input_shape, num_clusters = "Registered", 10, (1, 8, 8), 4
+    always_hold = True
 
     def __init__(self, num_clients: int, samples: int = 100, seed: int = 0) -> None:
         super().__init__()
