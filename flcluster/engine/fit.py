@@ -150,8 +150,8 @@ def fit(exp: Experiment) -> dict[str, Any]:
         tell_children_their_parent()
         end_with_parent(lambda: watch.lost(Gone(0)))
         watch_children(fabric, watch)
-    meet_anew()
     try:
+        meet_anew()
         with memory_told(exp.config):
             summary = fabric.launch(partial(drive, exp=exp, watch=watch))
     except RuntimeError as error:
